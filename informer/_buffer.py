@@ -1,0 +1,193 @@
+"""What waits for one handler: in order, measured, and merged by key when there is too much of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Generic, TypeVar
+
+from attrs import define
+
+from informer._slices import Slices
+from informer.changes import Added, Change, Quarantined, Removed, Updated
+from informer.errors import InformerError
+from informer.listerwatcher import Item
+from informer.store import Note, State
+
+T = TypeVar("T")
+
+
+class _Synced:
+    """Stands in a buffer behind the last initial object."""
+
+
+_SYNCED = _Synced()
+
+
+@define(eq=False)
+class _Pending(Generic[T]):
+    """A change that waits for its handler. `was_held`: the handler knew the key as withheld, after it once saw it good."""
+
+    key: str
+    change: Change[T]
+    was_held: bool
+
+
+class Buffer(Generic[T]):
+    """The pending changes of one handler, in order; merged by key once there are more than `max_backlog`.
+
+    Merging keeps what a handler needs to stay in step: at most one delete of the life it knows, then one add, update or
+    quarantined of the newest life. Lives that began and ended while pending vanish. The buffer is therefore bounded by
+    twice the larger of `max_backlog` and the number of objects.
+    """
+
+    def __init__(self, max_backlog: int) -> None:
+        self._max = max_backlog
+        self._fold_at = max_backlog
+        self._queue: deque[Item[T] | _Pending[T] | _Synced] = deque()
+        self._held: dict[str, T] = {}
+        self._arrived = asyncio.Event()
+        self._closed = False
+        self.merged = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def snapshot(self, state: State[T]) -> None:
+        """The present state as the beginning: every object an initial add, then every withheld one."""
+        self._queue.extend(state.items.values())
+        self._queue.extend(
+            _Pending(key, Quarantined(None, held.withheld.entry), was_held=False) for key, held in state.held.items()
+        )
+        self._queue.append(_SYNCED)
+        self._fold_at = max(self._max, 2 * len(self._queue))
+        self._arrived.set()
+
+    def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
+        """Append what happened. A plain Item is an add of an object nobody knew."""
+        for note in notes:
+            if isinstance(note, Item):
+                self._queue.append(
+                    note if initial_sync else _Pending(note.key, Added(note.object, False), was_held=False)
+                )
+                continue
+            key, change = note.key, note.change
+            was_held = key in self._held
+            if note.of_withheld and not was_held:
+                continue  # this handler never saw it good, so it has nothing to forget
+            if isinstance(change, Quarantined):
+                if change.old is not None:
+                    self._held[key] = change.old
+            elif was_held:
+                del self._held[key]
+            if initial_sync and isinstance(change, Added):
+                change = Added(change.object, True)
+            self._queue.append(_Pending(key, change, was_held))
+        if initial_sync:
+            self._queue.append(_SYNCED)
+            self._fold_at = max(self._max, 2 * len(self._queue))
+        elif len(self._queue) > self._fold_at:
+            self._fold()
+        self._arrived.set()
+
+    def close(self) -> None:
+        """No more will come; who waits is woken."""
+        self._closed = True
+        self._arrived.set()
+
+    async def wait(self) -> bool:
+        """Return True once something is pending, False when the buffer is closed."""
+        while not self._queue and not self._closed:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return not self._closed
+
+    def pop(self) -> tuple[str, Change[T]] | None:
+        """The oldest pending change, or None for the end of the initial ones. IndexError when nothing is pending."""
+        entry = self._queue.popleft()
+        if isinstance(entry, Item):
+            return entry.key, Added(entry.object, True)
+        if isinstance(entry, _Pending):
+            return entry.key, entry.change
+        return None
+
+    def _fold(self) -> None:
+        merged: dict[str, list[_Pending[T]]] = {}
+        synced = False
+        for entry in self._queue:
+            if isinstance(entry, _Synced):
+                synced = True
+                continue
+            if isinstance(entry, Item):
+                entry = _Pending(entry.key, Added(entry.object, True), was_held=False)  # noqa: PLW2901 - unpacked
+            before = merged.pop(entry.key, None)  # popped, so that the order is that of the latest change of each key
+            merged[entry.key] = [entry] if before is None else _merge(before, entry)
+            last = merged[entry.key][-1:]
+            if last and isinstance(last[0].change, Quarantined) and last[0].change.old is None and not last[0].was_held:
+                self._held.pop(entry.key, None)  # the good state it had in between was merged away: never seen
+        before_fold = len(self._queue)
+        self._queue = deque(entry for entries in merged.values() for entry in entries)
+        if synced:
+            self._queue.append(_SYNCED)
+        self.merged += before_fold - len(self._queue)
+        self._fold_at = max(self._max, 2 * len(self._queue))
+
+
+def _merge(before: list[_Pending[T]], later: _Pending[T]) -> list[_Pending[T]]:
+    """One more change on top of the merged ones of the same key (none, one, or a delete and one)."""
+    if not before:
+        return [later] if not isinstance(later.change, Removed) else []
+    last = before[-1]
+    key, new = later.key, later.change
+    if isinstance(last.change, Removed):
+        return [*before, later]
+    if isinstance(new, Removed):
+        if len(before) == 2:
+            return before[:1]  # the second life came and went
+        if _handler_knows(last):
+            return [_Pending(key, new, last.was_held)]
+        return []
+    if isinstance(new, Quarantined):
+        old = last.change.old if isinstance(last.change, Updated | Quarantined) else None
+        return [*before[:-1], _Pending(key, Quarantined(old, new.entry), last.was_held)]
+    match last.change:
+        case Added(_, initial):
+            change: Change[T] = Added(new.new if isinstance(new, Updated) else new.object, initial)
+        case Updated(old, _, resync):
+            latest = new.new if isinstance(new, Updated) else new.object
+            change = Updated(old, latest, resync and isinstance(new, Updated) and new.resync)
+        case Quarantined(old, _):
+            latest = new.new if isinstance(new, Updated) else new.object
+            change = Added(latest, False) if old is None else Updated(old, latest, False)
+    return [*before[:-1], _Pending(key, change, last.was_held)]
+
+
+def _handler_knows(first: _Pending[T]) -> bool:
+    """True when the handler saw a good object of this life before the pending ones began."""
+    match first.change:
+        case Updated():
+            return True
+        case Quarantined(old, _):
+            return old is not None or first.was_held
+        case _:
+            return first.was_held
+
+
+async def iterate(buffer: Buffer[T], failure: Callable[[], BaseException | None]) -> AsyncIterator[Change[T]]:
+    """The changes in a buffer as they come, until it is closed.
+
+    Raises:
+        InformerError: the informer died of a bug while somebody listened; the cause is attached.
+    """
+    slices = Slices()
+    while await buffer.wait():
+        while len(buffer):
+            entry = buffer.pop()
+            if entry is not None:
+                yield entry[1]
+                if slices.due():
+                    await slices.breathe()
+    cause = failure()
+    if cause is not None:
+        raise InformerError(f"the informer stopped: {cause}") from cause

@@ -1,0 +1,257 @@
+"""One GET at a time over the caller's `ApiClient`: checked status, our own deadlines, lines of any length, errors as ApiError.
+
+aiohttp is imported inside functions: it costs 0.1 s, and whoever has an `ApiClient` has paid for it already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from informer import _wire
+from informer.errors import ApiError, ItemTooLargeError
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for a free connection of the client's pool and for the TCP and TLS handshakes, together."""
+ERROR_BYTES = 64 << 10
+"""How much of an error body is read."""
+_ERROR_SECONDS = 5.0
+_MESSAGE_CHARACTERS = 1000
+
+
+@contextmanager
+def errors_as_api_error(what: str, seconds: float) -> Iterator[None]:
+    """What the client raises becomes an ApiError that says what was asked for; `seconds` is for a TimeoutError's text."""
+    import aiohttp  # noqa: PLC0415 - see the module's docstring
+
+    try:
+        yield
+    except aiohttp.ServerTimeoutError as error:
+        message = f"{what}: no connection within {CONNECT_TIMEOUT:g} s: {_describe(error)}"
+        raise ApiError(message, reason="Timeout") from error
+    except TimeoutError as error:
+        raise ApiError(f"{what}: no answer within {seconds:g} s", reason="Timeout") from error
+    except (aiohttp.ClientError, OSError) as error:
+        raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from error
+
+
+@asynccontextmanager
+async def get(
+    api: Any, path: str, query: Mapping[str, str], *, what: str, first_byte: float, headers: Mapping[str, str]
+) -> AsyncIterator[Any]:
+    """A GET whose answer is 200. Leaving the context never leaves a half-read connection behind.
+
+    The deadlines are timers of our own: aiohttp's `sock_read` does not fire in every state of a connection.
+
+    Raises:
+        ApiError: any other status, no answer within `first_byte` seconds, or no connection.
+    """
+    import aiohttp  # noqa: PLC0415 - see the module's docstring
+
+    limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+    with errors_as_api_error(what, first_byte):
+        async with asyncio.timeout(first_byte):
+            response = await api.call_api(
+                path,
+                "GET",
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json", **headers},
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=limits,
+            )
+    try:
+        _keep_alive(response)
+        if response.status != 200:
+            with errors_as_api_error(what, _ERROR_SECONDS):
+                body = await _read_some(response)
+            raise status_error(what, response.status, body, response.headers)
+        yield response
+    finally:
+        # A connection may be used again only when its answer has been read to the end.
+        if response.content.at_eof():
+            response.release()
+        else:
+            response.close()
+
+
+async def read_body(response: Any) -> bytearray:
+    """The whole body, in one buffer that grows: a list of chunks to join would need the memory twice."""
+    body = bytearray()
+    while chunk := await response.content.readany():
+        body += chunk
+    return body
+
+
+@contextmanager
+def deadline(response: Any, seconds: float, what: str) -> Iterator[None]:
+    """Whoever reads the response after so many seconds gets an ApiError, and the connection is closed."""
+
+    def expire() -> None:
+        message = f"{what}: the server did not end the watch; the connection seems dead after {seconds:.0f} s"
+        response.content.set_exception(ApiError(message, reason="Timeout"))
+        response.close()
+
+    timer = asyncio.get_running_loop().call_later(seconds, expire)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Lines:
+    """The lines of a response, split at byte 0x0A only (U+2028 inside a string is no line break), in linear time.
+
+    Attributes:
+        fragment: what stood after the last line break when the stream ended.
+        delivered: how many lines have been handed out.
+    """
+
+    def __init__(self, response: Any, max_bytes: int, what: str) -> None:
+        self._content = response.content
+        self._max = max_bytes
+        self._what = what
+        self._lines: Iterator[bytes] = iter(())
+        self._parts: list[bytes] = []
+        self.delivered = 0
+
+    @property
+    def fragment(self) -> bytes:
+        return b"".join(self._parts)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        while data := await self._read():
+            first, *others = data.split(b"\n")
+            self._parts.append(first)
+            size += len(first)
+            if size > self._max:
+                raise self._too_large(self.fragment)
+            if not others:
+                continue
+            first = self.fragment
+            last = others.pop()
+            self._parts, size = [last], len(last)
+            self._lines = iter((first, *others))
+            for line in self._lines:
+                if len(line) > self._max:
+                    raise self._too_large(line)
+                if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
+                    self.delivered += 1
+                    yield line
+
+    async def rest(self, line: bytes) -> bytes:
+        """The line just handed out and what follows it, bounded in size and time: for a body that holds no events."""
+        body = bytearray(b"\n".join((line, *self._lines, self.fragment)))
+        try:
+            async with asyncio.timeout(_ERROR_SECONDS):
+                while len(body) < ERROR_BYTES and (chunk := await self._read()):
+                    body += chunk
+        except TimeoutError:
+            pass
+        return bytes(body[:ERROR_BYTES])
+
+    async def _read(self) -> bytes:
+        with errors_as_api_error(self._what, 0):
+            chunk: bytes = await self._content.readany()
+        return chunk
+
+    def _too_large(self, line: bytes) -> ItemTooLargeError:
+        found = re.search(rb'"name":"([^"\\]{1,253})"', line[:ERROR_BYTES])
+        name = f" (an object named {found[1].decode('utf-8', 'replace')!r})" if found else ""
+        return ItemTooLargeError(f"{self._what}: a line of more than {self._max} bytes{name}; raise max_object_bytes")
+
+
+def status_error(what: str, http_status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
+    """What an answer other than the one hoped for says: a Status in JSON, or any text."""
+    status = _wire.read_status(body)
+    waits = [wait for wait in (_retry_after(headers), status.retry_after if status else None) if wait is not None]
+    retry_after = max(waits, default=None)
+    if status is None:
+        text = body.decode("utf-8", "replace").strip()
+        message = f"{what}: {_one_line(text)}" if text else f"{what}: an empty answer"
+        if http_status == 200:
+            return ApiError(f"{message} (expected JSON)", reason="UnreadableAnswer", retry_after=retry_after)
+        return ApiError(message, status=http_status, reason=_REASONS.get(http_status, ""), retry_after=retry_after)
+    return from_status(what, status, http_status=http_status, retry_after=retry_after)
+
+
+def from_status(
+    what: str, status: _wire.Status, *, http_status: int = 200, retry_after: float | None = None
+) -> ApiError:
+    """A Status as an exception; inside an answer of 200 its own code counts."""
+    code = http_status if http_status != 200 else status.code or 500
+    return ApiError(
+        f"{what}: {_one_line(status.message) or 'no message'}",
+        status=code,
+        reason=status.reason or _REASONS.get(code, ""),
+        causes=status.causes,
+        retry_after=retry_after if retry_after is not None else status.retry_after,
+    )
+
+
+# Reasons the API server gives, for answers that come without one: from proxies, and 429 as plain text.
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds, or an HTTP date, which is read against the response's own Date: our clock may differ."""
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, seconds)
+
+
+async def _read_some(response: Any) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_ERROR_SECONDS):
+            while len(body) < ERROR_BYTES and (chunk := await response.content.readany()):
+                body += chunk
+    except TimeoutError:
+        pass
+    return bytes(body[:ERROR_BYTES])
+
+
+def _keep_alive(response: Any) -> None:
+    """Let the kernel notice a peer that vanished (half-open connections behind proxies, kubernetes#65012)."""
+    transport = response.connection.transport if response.connection is not None else None
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):  # not every platform has all three
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _describe(error: BaseException) -> str:
+    text = _one_line(str(error))
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    """Printable, one line, bounded: what a server says ends up in log lines."""
+    clean = "".join(c if c.isprintable() else " " for c in text[: _MESSAGE_CHARACTERS + 1])
+    clean = " ".join(clean.split())
+    return clean if len(text) <= _MESSAGE_CHARACTERS else f"{clean[:_MESSAGE_CHARACTERS]}…"

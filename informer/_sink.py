@@ -1,0 +1,44 @@
+"""Where a reflector puts what it learns, as protocols; `_cache` is the real one."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from informer.listerwatcher import Bookmark, Deleted, Item, Withheld
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Collected(Protocol[T_contra]):
+    """A complete list while it is still coming; see `store.Replacement`."""
+
+    unidentifiable: int
+
+    def add(self, event: Item[T_contra] | Withheld, /) -> None:
+        """One object of the list."""
+        ...
+
+    def discard(self, key: str, /) -> None:
+        """One that is gone again before the list is complete."""
+        ...
+
+    async def publish(self, resource_version: str, /) -> None:
+        """The list is complete: everybody sees all of it from now on."""
+        ...
+
+
+class Sink(Protocol[T]):
+    """Where a reflector puts what it learns."""
+
+    def collect(self) -> Collected[T]:
+        """Begin a complete list."""
+        ...
+
+    def apply(self, event: Item[T] | Withheld | Deleted[T], /) -> None:
+        """Take in one change."""
+        ...
+
+    def bookmark(self, bookmark: Bookmark, /) -> None:
+        """Nothing changed up to this version."""
+        ...

@@ -1,0 +1,297 @@
+"""The real source: LIST and WATCH over a kubernetes-asyncio `ApiClient`, status checked and every wait bounded.
+
+Only `call_api` is used, since it alone applies the client's authentication, proxy and TLS settings and still hands out the
+raw response. kubernetes-asyncio's own `watch` checks no status, reconnects without a pause and decodes every object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from informer import _http, _wire
+from informer._slices import Slices
+from informer.errors import ApiError, ItemTooLargeError, StreamBrokenError
+from informer.listerwatcher import Bookmark, Deleted, Event, Item, Items, ListOptions, Page, WatchOptions, Withheld
+from informer.objects import KubeObject, make_key
+from informer.problems import Problem, QuarantinedObject
+from informer.resource import Resource
+
+_log = logging.getLogger("informer.api")
+
+LIST_TIMEOUT = 120.0
+"""Seconds for a whole page."""
+LIST_FIRST_BYTE = 65.0
+"""Seconds until the answer begins; the API server's own limit for a LIST is 60."""
+WATCH_FIRST_BYTE = 30.0
+"""Seconds until a watch is open."""
+WATCH_GRACE = 30.0
+"""Seconds a watch may last beyond its `timeoutSeconds` before it counts as dead."""
+
+_MARK = "k8s.io/initial-events-end"
+
+
+class CallsApi(Protocol):
+    """What is used of `kubernetes_asyncio.client.ApiClient`, and nothing else."""
+
+    async def call_api(self, resource_path: str, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Send one request with the client's own authentication, proxy and TLS settings."""
+        ...
+
+
+class ApiListerWatcher:
+    """A `ListerWatcher[KubeObject]` over a kubernetes-asyncio `ApiClient`.
+
+    Items are split without decoding them. One whose bytes are no JSON text but whose key can be read is withheld; its
+    neighbours are not affected.
+
+    Args:
+        api_client: the caller's client; it stays the caller's to close. Each open watch holds one of its connections
+            (`connection_pool_maxsize`, 100 by default).
+        resource: what to list and watch.
+        namespace: only this namespace; None for all.
+        label_selector: as in `kubectl -l`.
+        field_selector: as in `kubectl --field-selector`.
+        max_object_bytes: the largest object, or line of a watch, that is read. A larger one is an error with its key.
+        on_unauthorized: awaited after each 401, to fetch a fresh token, before the error goes on (kubernetes tokens are
+            rotated on disk; an open watch is not affected).
+
+    Raises:
+        ValueError: a namespace for a cluster-scoped resource, or `max_object_bytes` below 1 KiB.
+    """
+
+    def __init__(
+        self,
+        api_client: CallsApi,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        max_object_bytes: int = 32 << 20,
+        on_unauthorized: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        if max_object_bytes < 1024:
+            raise ValueError(f"max_object_bytes is {max_object_bytes}; objects need at least 1024")
+        self._api = api_client
+        self._resource = resource
+        self._path = resource.path(namespace or None)
+        self._selectors = {
+            name: text for name, text in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if text
+        }
+        self._max_object_bytes = max_object_bytes
+        self._on_unauthorized = on_unauthorized
+
+    @property
+    def resource(self) -> Resource:
+        """What is listed and watched."""
+        return self._resource
+
+    def __repr__(self) -> str:
+        return f"ApiListerWatcher({self._path!r})"
+
+    async def list(self, options: ListOptions, /) -> Page[KubeObject]:
+        """One page.
+
+        Raises:
+            ApiError: the server refused, did not answer in time, or answered something that is no list.
+        """
+        query = dict(self._selectors)
+        if options.limit is not None:
+            query["limit"] = str(options.limit)
+        if options.continue_token:
+            query["continue"] = options.continue_token  # alone: the server refuses a resource version beside it
+        elif options.resource_version is not None:
+            query["resourceVersion"] = options.resource_version
+        with _http.errors_as_api_error(f"list {self._resource}", LIST_TIMEOUT):
+            async with asyncio.timeout(LIST_TIMEOUT), self._get("list", query, first_byte=LIST_FIRST_BYTE) as response:
+                body = await _http.read_body(response)
+        return await self._page(body)
+
+    async def _page(self, body: bytearray) -> Page[KubeObject]:
+        try:
+            page = _wire.split_list(body)
+        except _wire.WireError as error:
+            raise ApiError(f"list {self._resource}: {error}", reason="UnreadableAnswer") from None
+        if page.kind == "Status" or (page.kind == "Table" and page.api_version.startswith("meta.k8s.io/")):
+            raise _http.status_error(f"list {self._resource}", 200, bytes(body[: _http.ERROR_BYTES]), {})
+        if page.items is None and not page.kind.endswith("List"):
+            what = f"a {page.kind}" if page.kind else "an object without a kind"
+            raise ApiError(
+                f"list {self._resource}: expected a list, got {what} without items", reason="UnreadableAnswer"
+            )
+        items: Items[KubeObject] = []
+        unidentifiable = 0
+        slices = Slices()
+        for number, raw in enumerate(page.items or ()):
+            if slices.due():
+                await slices.breathe()
+            found = self._judge(bytes(raw))
+            if found is None:
+                unidentifiable += 1
+                _log.error("%s: unidentifiable item at index %d: it has no usable key", self._resource, number)
+            else:
+                items.append(found)
+        return Page(items, page.resource_version, page.continue_token, unidentifiable)
+
+    def watch(self, options: WatchOptions, /) -> AbstractAsyncContextManager[AsyncIterator[Event[KubeObject]]]:
+        """An open stream of changes after `options.resource_version`.
+
+        Raises:
+            ApiError: the server refused, the connection broke or went dead, or the stream reported an error.
+        """
+        return self._watch(options)
+
+    @asynccontextmanager
+    async def _watch(self, options: WatchOptions) -> AsyncIterator[AsyncIterator[Event[KubeObject]]]:
+        query = {
+            **self._selectors,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": options.resource_version,
+            "timeoutSeconds": str(int(options.timeout)),
+        }
+        if options.send_initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        # No compression: a compressing hop holds back small events until its buffer is full.
+        headers = {"Accept-Encoding": "identity"}
+        async with self._get("watch", query, first_byte=WATCH_FIRST_BYTE, headers=headers) as response:
+            with _http.deadline(response, options.timeout + WATCH_GRACE, f"watch {self._resource}"):
+                yield self._events(response)
+
+    async def _events(self, response: Any) -> AsyncIterator[Event[KubeObject]]:
+        what = f"watch {self._resource}"
+        lines = _http.Lines(response, self._max_object_bytes, what)
+        async for line in lines:
+            try:
+                kind, raw = _wire.split_event(line)
+            except _wire.WireError as error:
+                # Not an event: most often the pretty-printed Status of a server or a proxy, spread over many lines.
+                body = await lines.rest(line)
+                if _wire.read_status(body) is not None or lines.delivered == 1:
+                    raise _http.status_error(what, response.status, body, response.headers) from None
+                raise StreamBrokenError(f"{what}: {error}", reason="UnreadableEvent") from None
+            event = self._event(kind, bytes(raw))
+            if event is not None:
+                yield event
+        if (status := _wire.read_status(lines.fragment)) is not None:
+            raise _http.from_status(what, status)
+
+    def _event(self, kind: str, raw: bytes) -> Event[KubeObject] | None:
+        match kind:
+            case "ADDED" | "MODIFIED":
+                found = self._judge(raw)
+                if found is not None:
+                    return found
+                version = _wire.salvage_head(raw).resource_version
+                if not version:
+                    raise StreamBrokenError(
+                        f"watch {self._resource}: {kind} of an object with neither key nor version",
+                        reason="UnreadableEvent",
+                    )
+                _log.error("%s: unidentifiable event at version %s: it has no usable key", self._resource, version)
+                return Bookmark(version, unidentifiable=1)
+            case "DELETED":
+                return self._deleted(raw)
+            case "BOOKMARK":
+                return self._bookmark(raw)
+            case "ERROR":
+                status = _wire.read_status(raw)
+                if status is None:
+                    raise ApiError(
+                        f"watch {self._resource}: an error without a Status: {_wire.excerpt(raw)}", status=500
+                    )
+                raise _http.from_status(f"watch {self._resource}", status)
+            case _:
+                _log.warning("%s: ignoring a watch event of the unknown type %.40r", self._resource, kind)
+                return None
+
+    def _deleted(self, raw: bytes) -> Deleted[KubeObject]:
+        head = _wire.read_head(raw)
+        sound = head is not None and _wire.text_problem(raw) is None
+        head = head or _wire.salvage_head(raw)
+        if not _usable(head):
+            raise StreamBrokenError(
+                f"watch {self._resource}: DELETED of an object without a key", reason="UnreadableEvent"
+            )
+        last = KubeObject(raw, head.name, head.namespace, head.uid, head.resource_version) if sound else None
+        return Deleted(make_key(head.namespace, head.name), head.uid, head.resource_version, last)
+
+    def _bookmark(self, raw: bytes) -> Bookmark | None:
+        version = _wire.salvage_head(raw).resource_version
+        if not version:
+            _log.warning("%s: ignoring a bookmark without a resource version", self._resource)
+            return None
+        return Bookmark(version, _wire.read_metadata(raw).annotations.get(_MARK) == "true")
+
+    def _judge(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
+        """A good object, one withheld for its text, or None for one without a usable key."""
+        head = _wire.read_head(raw)
+        if head is not None and len(raw) <= self._max_object_bytes and (raw.isascii() or not _wire.text_problem(raw)):
+            name, namespace = head.name, head.namespace
+            if name and "/" not in name and "/" not in namespace:
+                return Item(
+                    f"{namespace}/{name}" if namespace else name,
+                    head.uid,
+                    head.resource_version,
+                    head.labels,
+                    KubeObject(raw, name, namespace, head.uid, head.resource_version),
+                )
+            return None
+        return self._doubtful(raw)
+
+    def _doubtful(self, raw: bytes) -> Withheld | None:
+        head = _wire.salvage_head(raw)
+        if not _usable(head):
+            return None
+        key = make_key(head.namespace, head.name)
+        if len(raw) > self._max_object_bytes:
+            raise ItemTooLargeError(
+                f"{self._resource} {key} is {len(raw)} bytes large; max_object_bytes is {self._max_object_bytes}"
+            )
+        reason = _wire.text_problem(raw) or _wire.json_problem(raw)
+        if reason is None:
+            return None
+        now = datetime.now(UTC)
+        problem = Problem((), "", reason, "a JSON text in UTF-8, as the API server writes it")
+        entry = QuarantinedObject(
+            resource=self._resource,
+            key=key,
+            uid=head.uid,
+            resource_version=head.resource_version,
+            problems=(problem,),
+            first_seen=now,
+            last_seen=now,
+            times_seen=1,
+            metadata=_wire.read_metadata(raw),
+            raw=raw,
+        )
+        return Withheld(key, head.uid, head.resource_version, entry)
+
+    @asynccontextmanager
+    async def _get(
+        self,
+        verb: str,
+        query: Mapping[str, str],
+        *,
+        first_byte: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Any]:
+        what = f"{verb} {self._resource}"
+        try:
+            async with _http.get(
+                self._api, self._path, query, what=what, first_byte=first_byte, headers=headers or {}
+            ) as response:
+                yield response
+        except ApiError as error:
+            if error.status == 401 and self._on_unauthorized is not None:
+                await self._on_unauthorized()
+            raise
+
+
+def _usable(head: _wire.Head) -> bool:
+    return bool(head.name) and "/" not in head.name and "/" not in head.namespace

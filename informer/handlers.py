@@ -1,0 +1,206 @@
+"""Fan-out: what happened goes to every handler through a buffer of its own, in order, and none waits for another."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
+
+from attrs import define, field, frozen
+
+from informer._buffer import Buffer
+from informer._slices import Slices
+from informer.changes import Added, Change, Quarantined, Removed, Updated
+from informer.listerwatcher import Item
+from informer.problems import QuarantinedObject
+from informer.store import Note
+
+_log = logging.getLogger("informer.handlers")
+
+T = TypeVar("T")
+
+
+@frozen
+class Callbacks(Generic[T]):
+    """The functions of one handler; each may be plain or a coroutine function."""
+
+    on_add: Callable[[T], object] | None = None
+    on_update: Callable[[T, T], object] | None = None
+    on_delete: Callable[[T], object] | None = None
+    on_change: Callable[[Change[T]], object] | None = None
+    on_quarantined: Callable[[T | None, QuarantinedObject], object] | None = None
+
+    def calls(self, change: Change[T]) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
+        """Which function is to be called with what."""
+        found: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        match change:
+            case Added(obj):
+                if self.on_add is not None:
+                    found.append((self.on_add, (obj,)))
+            case Updated(old, new):
+                if self.on_update is not None:
+                    found.append((self.on_update, (old, new)))
+            case Removed(obj):
+                if self.on_delete is not None:
+                    found.append((self.on_delete, (obj,)))
+            case Quarantined(before, entry):
+                if self.on_quarantined is not None:
+                    found.append((self.on_quarantined, (before, entry)))
+        if self.on_change is not None:
+            found.append((self.on_change, (change,)))
+        return found
+
+
+@define(eq=False)
+class Handler(Generic[T]):
+    """One registered handler: a buffer, a task, and perhaps a thread. This is what `add_handler` returns.
+
+    A call that raises is logged with its traceback, the change and the key, and life goes on. Names come from `name` or the
+    first function.
+    """
+
+    name: str
+    callbacks: Callbacks[T]
+    buffer: Buffer[T]
+    in_thread: bool = False
+    on_removed: Callable[[Handler[T]], None] = field(default=lambda _: None)
+    _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _thread: ThreadPoolExecutor | None = field(default=None, init=False)
+    _synced: bool = field(default=False, init=False)
+    _calling: bool = field(default=False, init=False)
+    _removed: bool = field(default=False, init=False)
+
+    @property
+    def has_synced(self) -> bool:
+        """Every object that was there at the beginning has been handled, and every withheld one."""
+        return self._synced
+
+    @property
+    def backlog(self) -> int:
+        """Changes that wait for this handler, the one in progress included."""
+        return len(self.buffer) + self._calling
+
+    async def remove(self) -> None:
+        """Stop this handler; returns after its last call has returned. Pending changes are dropped. Safe to repeat.
+
+        From inside the handler's own call it returns at once: that call is the last.
+        """
+        self._removed = True
+        self.buffer.close()
+        self.on_removed(self)
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            await asyncio.wait([task])
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to deliver, as a task of the informer's."""
+        self._task = tasks.create_task(self._run(), name=f"handler {self.name}")
+
+    async def _run(self) -> None:
+        slices = Slices()
+        try:
+            while await self.buffer.wait():
+                while len(self.buffer) and not self._removed:
+                    entry = self.buffer.pop()
+                    if entry is None:
+                        self._synced = True
+                        continue
+                    self._calling = True
+                    try:
+                        await self._deliver(*entry)
+                    finally:
+                        self._calling = False
+                    if slices.due():
+                        await slices.breathe()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _deliver(self, key: str, change: Change[T]) -> None:
+        for function, arguments in self.callbacks.calls(change):
+            try:
+                if self.in_thread:
+                    await self._in_thread(function, arguments)
+                else:
+                    result = function(*arguments)
+                    if inspect.isawaitable(result):
+                        await result
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise  # the informer stops; a handler that cancels itself is an ordinary failure
+                self._say(key, change)
+            except Exception:  # noqa: BLE001 - a handler may raise anything, and `_say` logs it
+                self._say(key, change)
+
+    async def _in_thread(self, function: Callable[..., object], arguments: Iterable[Any]) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"handler {self.name}")
+        await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def _say(self, key: str, change: Change[T]) -> None:
+        kind = type(change).__name__
+        _log.exception(
+            "handler %s failed on %s of %s; going on with the next",
+            self.name,
+            kind,
+            key,
+            extra={"handler": self.name, "change": kind, "key": key},
+        )
+
+
+class Fanout(Generic[T]):
+    """All handlers of one informer."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Buffer[T]] = []
+        self.handlers: list[Handler[T]] = []
+        self._tasks: asyncio.TaskGroup | None = None
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to deliver; handlers added from now on start at once."""
+        self._tasks = tasks
+        for handler in self.handlers:
+            handler.start(tasks)
+
+    def stop(self) -> None:
+        """No more deliveries; who iterates over changes comes to the end."""
+        self._tasks = None
+        for buffer in self._buffers:
+            buffer.close()
+
+    def attach(self, buffer: Buffer[T]) -> None:
+        """Tell this buffer too from now on."""
+        self._buffers.append(buffer)
+
+    def detach(self, buffer: Buffer[T]) -> None:
+        """Tell this buffer no more."""
+        if buffer in self._buffers:
+            self._buffers.remove(buffer)
+
+    def add(self, handler: Handler[T]) -> None:
+        """Take in a handler; it starts at once when the informer runs."""
+        handler.on_removed = self._forget
+        self.attach(handler.buffer)
+        self.handlers.append(handler)
+        if self._tasks is not None:
+            handler.start(self._tasks)
+
+    def _forget(self, handler: Handler[T]) -> None:
+        self.detach(handler.buffer)
+        if handler in self.handlers:
+            self.handlers.remove(handler)
+
+    def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
+        """Tell every handler what happened; the store is final already."""
+        if notes or initial_sync:
+            for buffer in self._buffers:
+                buffer.put(notes, initial_sync=initial_sync)
+
+    @property
+    def backlog(self) -> int:
+        """The longest backlog of any handler."""
+        return max((handler.backlog for handler in self.handlers), default=0)

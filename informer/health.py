@@ -1,0 +1,88 @@
+"""How an informer is doing, as a frozen snapshot, and the few facts it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from attrs import define, field, frozen
+
+State: TypeAlias = Literal["starting", "live", "stale", "failing", "stopped"]
+
+
+@frozen
+class Health:
+    """How an informer is doing at one moment.
+
+    Readiness is `synced` (once is enough); liveness is `state != "stopped"`. Never tie liveness to `stale` or `failing`:
+    restarting a pod heals no API server.
+
+    Attributes:
+        state: `starting` before the first sync, `live`, `stale` (silence longer than the watch deadline), `failing` (the
+            latest request failed, or the quarantine is over its limit), `stopped`.
+        synced: the first list is in the store; stays true.
+        complete: synced, nothing withheld, no item without a usable key.
+        quarantined: number of withheld objects.
+        seconds_since_contact: age of the latest good answer, event or bookmark; since the start when there was none.
+        last_error: the latest failure, None when there was none.
+        last_error_at: when that was, UTC.
+        consecutive_failures: failed requests since the last answer that proved the server healthy.
+    """
+
+    state: State
+    synced: bool
+    complete: bool
+    quarantined: int
+    seconds_since_contact: float
+    last_error: str | None
+    last_error_at: datetime | None
+    consecutive_failures: int
+
+
+@define
+class Pulse:
+    """What the reflector notes down for `Health`, and nothing that it decides by.
+
+    Attributes:
+        clock: the loop's clock, in seconds.
+        now: the wall clock, as an aware datetime, for `last_error_at` only.
+        deadline: seconds of silence after which a watch is dead.
+        on_failure: called after each failure.
+    """
+
+    clock: Callable[[], float]
+    now: Callable[[], datetime]
+    deadline: float
+    on_failure: Callable[[], None] = lambda: None
+    last_contact: float = field(init=False)
+    failures: int = field(default=0, init=False)
+    failing: bool = field(default=False, init=False)
+    last_error: BaseException | None = field(default=None, init=False)
+    last_error_at: datetime | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.last_contact = self.clock()
+
+    def contact(self) -> None:
+        """The server answered well just now."""
+        self.last_contact = self.clock()
+        self.failing = False
+
+    def failed(self, error: BaseException) -> None:
+        """A request failed."""
+        self.failures += 1
+        self.failing = True
+        self.last_error = error
+        self.last_error_at = self.now()
+        self.on_failure()
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last contact."""
+        return max(0.0, self.clock() - self.last_contact)
+
+    @property
+    def stale(self) -> bool:
+        """Silent for longer than any watch may be."""
+        return self.silence > self.deadline

@@ -1,0 +1,329 @@
+"""List, watch, and list again when there is no other way: keeps a sink equal to what a source serves.
+
+The reflector sends the requests that `_course` decides on and hands what it learns to a `Sink`; it knows nothing of stores
+and handlers. It never ends by itself: whatever a server, a network or an object does is met by another attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Generic, Literal, TypeVar
+
+from attrs import define, evolve
+
+from informer._course import PAGE_SIZE, Course, Next, Phase
+from informer._silence import Silence
+from informer._sink import Collected, Sink
+from informer._slices import Slices
+from informer.backoff import Backoff, Limiter
+from informer.errors import ApiError, InformerError
+from informer.health import Pulse
+from informer.listerwatcher import Bookmark, Deleted, Event, ListerWatcher, ListOptions, WatchOptions
+from informer.metrics import Recorder
+from informer.resource import Resource
+
+_log = logging.getLogger("informer.reflector")
+
+T = TypeVar("T")
+
+WATCH_TIMEOUT = 300.0
+"""Seconds; each watch asks for this plus a random 0-100 % of it, so that a fleet does not come back in step."""
+MARK_SILENCE = {"list": 60.0, "stream": 60.0, "auto": 10.0}
+"""Seconds without an event after which a streaming list is taken for one that will never be marked complete; `auto` starts
+sooner on a server that cannot stream."""
+
+
+class _TokenExpiredError(Exception):
+    """The snapshot behind a continue token is gone."""
+
+
+@define(eq=False)
+class _OpenWatch(Generic[T]):
+    """What is known of one open watch. `initial`: the list it streams, until the mark that completes it."""
+
+    silence: Silence
+    initial: Collected[T] | None = None
+    delivered: int = 0
+
+
+class Reflector(Generic[T]):
+    """Keeps a sink equal to what a source serves.
+
+    Args:
+        source: where objects come from.
+        sink: where they go.
+        pulse: is told of every contact and failure, for `health`.
+        recorder: counts requests.
+        initial_list: `list`, or `stream` or `auto` for streaming lists.
+        backoff: delays after failures.
+        limiter: the bound on requests, whatever else goes wrong.
+        rng: a float in [0, 1).
+    """
+
+    def __init__(
+        self,
+        source: ListerWatcher[T],
+        sink: Sink[T],
+        *,
+        pulse: Pulse,
+        recorder: Recorder,
+        initial_list: Literal["list", "stream", "auto"] = "list",
+        backoff: Backoff | None = None,
+        limiter: Limiter | None = None,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._pulse = pulse
+        self._recorder = recorder
+        self._backoff = Backoff(rng=rng) if backoff is None else backoff
+        self._limiter = Limiter() if limiter is None else limiter
+        self._rng = rng
+        self._mark_silence = MARK_SILENCE[initial_list]
+        self._course = Course(str(source.resource), streaming=initial_list != "list")
+        self._relists: list[asyncio.Future[None]] = []
+        self._open: _OpenWatch[T] | None = None
+
+    async def relist(self) -> None:
+        """Ask for the newest state as soon as the limiter allows; returns when it is published.
+
+        Raises:
+            InformerError: the informer stopped before.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._relists.append(done)
+        if self._open is not None and self._open.initial is None:
+            self._open.silence.interrupt()
+        await done
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        phase = self._course.complete_list
+        try:
+            while True:
+                await self._limiter.wait()
+                if self._relists:
+                    self._course.newest = True
+                    phase = self._course.complete_list
+                phase, error = await self._attempt(phase)
+                if error is not None:
+                    await self._fail(error)
+        finally:
+            for waiter in self._relists:
+                if not waiter.done():
+                    waiter.set_exception(InformerError("the informer stopped before it could list again"))
+                    waiter.exception()  # looked at, since nobody may be waiting any more
+
+    async def _attempt(self, phase: Phase) -> Next:
+        try:
+            match phase:
+                case Phase.LIST:
+                    after = await self._list()
+                case Phase.STREAM | Phase.WATCH:
+                    after = await self._watch(phase)
+                case Phase.PROBE:
+                    after = await self._probe()
+        except Exception as error:  # noqa: BLE001 - a source may be anybody's code; it is logged and tried again
+            self._recorder.request(phase.verb, _outcome(error))
+            return self._course.refused(phase, error)
+        self._recorder.request(phase.verb, "ok" if after.error is None else _outcome(after.error))
+        return after
+
+    async def _fail(self, error: Exception) -> None:
+        delay = self._backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        self._pulse.failed(error)
+        failures = self._pulse.failures
+        if failures == 1 or failures % 10 == 0:  # at once, then sparsely: an hour of outage has about 80 failures
+            unexpected = not isinstance(error, InformerError | OSError)
+            _log.warning(
+                "%s: %s (failure %d in a row; next attempt in %.1f s)",
+                self._course.name,
+                describe(error, self._source.resource),
+                failures,
+                delay,
+                exc_info=error if unexpected and not self._source.resource.sensitive else None,
+                extra={"resource": self._course.name, "failures": failures, "delay": delay},
+            )
+        await asyncio.sleep(delay)
+
+    def _healthy(self) -> None:
+        """The server gave what was asked for, so a row of failures is over."""
+        if self._pulse.failures:
+            _log.info("%s: the server answers again after %d failures", self._course.name, self._pulse.failures)
+        self._pulse.contact()
+        self._pulse.failures = 0
+
+    # ------------------------------------------------------------------ LIST
+
+    async def _list(self) -> Next:
+        waiting, self._relists = self._relists, []
+        try:
+            collected, version = await self._complete_list()
+            await self._publish(collected, version, waiting)
+        except BaseException:
+            self._relists += waiting
+            raise
+        return Next(Phase.WATCH)
+
+    async def _complete_list(self) -> tuple[Collected[T], str]:
+        """All pages of one snapshot.
+
+        When a token's snapshot was compacted away, pages of two snapshots must not be mixed: deletes between them would be
+        lost. So all of it again, the second time in one answer, or a compaction every second would starve us.
+        """
+        first = self._course.list_options()
+        for options in (first, evolve(first, resource_version="", limit=PAGE_SIZE)):
+            collected = self._sink.collect()
+            try:
+                return collected, await self._pages(collected, options)
+            except _TokenExpiredError as error:
+                _log.info("%s: listing again from the start: %s", self._course.name, error)
+        collected = self._sink.collect()
+        return collected, await self._pages(collected, evolve(first, resource_version="", limit=None))
+
+    async def _pages(self, collected: Collected[T], options: ListOptions) -> str:
+        """All pages of one LIST. Returns its version, which the first page tells."""
+        slices = Slices()
+        version = None
+        while True:
+            try:
+                page = await self._source.list(options)
+            except ApiError as error:
+                if error.expired and options.continue_token and options.limit is not None:
+                    raise _TokenExpiredError(str(error)) from error
+                raise
+            self._pulse.contact()
+            version = page.resource_version if version is None else version
+            collected.unidentifiable += page.unidentifiable
+            for event in page.items:
+                collected.add(event)
+                if slices.due():
+                    await slices.breathe()
+            if not page.continue_token:
+                return version
+            self._course.paged = self._course.paged or not self._course.synced
+            options = ListOptions(limit=options.limit, continue_token=page.continue_token)
+
+    async def _publish(self, collected: Collected[T], version: str, waiting: list[asyncio.Future[None]]) -> None:
+        await collected.publish(version)
+        self._course.published(version)
+        self._healthy()
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ------------------------------------------------------------------ WATCH, and streaming lists
+
+    async def _watch(self, phase: Phase) -> Next:
+        course, loop = self._course, asyncio.get_running_loop()
+        stream = phase is Phase.STREAM
+        waiting: list[asyncio.Future[None]] = []
+        if stream:
+            waiting, self._relists = self._relists, []
+        options = WatchOptions(
+            resource_version="" if stream and course.newest else course.version,
+            timeout=WATCH_TIMEOUT * (1 + self._rng()),
+            send_initial_events=stream,
+        )
+        try:
+            async with self._source.watch(options) as events, Silence() as silence:
+                opened = loop.time()
+                self._pulse.contact()
+                watch = self._open = _OpenWatch(silence, self._sink.collect() if stream else None)
+                try:
+                    await self._follow(watch, events, waiting)
+                finally:
+                    self._open = None
+                    lived = loop.time() - opened
+                    if self._backoff.survived(lived):
+                        course.healthy()
+                    if watch.initial is not None and not silence.expired:
+                        course.stream_ended_unmarked()
+        finally:
+            self._relists += (waiter for waiter in waiting if not waiter.done())
+        return self._ended(watch, lived, whole_life=lived >= options.timeout - 1)
+
+    async def _follow(
+        self, watch: _OpenWatch[T], events: AsyncIterator[Event[T]], waiting: list[asyncio.Future[None]]
+    ) -> None:
+        sink, course, pulse, silence, slices = self._sink, self._course, self._pulse, watch.silence, Slices()
+        if watch.initial is not None:
+            silence.allow(self._mark_silence)
+        elif self._relists:
+            silence.interrupt()
+        async for event in events:
+            pulse.contact()
+            silence.heard()
+            if not watch.delivered:
+                self._healthy()
+            watch.delivered += 1
+            if slices.due():
+                await slices.breathe()
+            if isinstance(event, Bookmark):
+                if watch.initial is None:
+                    self._bookmark(event, silence)
+                elif event.initial_events_end:
+                    collected, watch.initial = watch.initial, None
+                    silence.allow(None)
+                    await self._publish(collected, event.resource_version, waiting)
+                    if self._relists:  # asked for while the list was coming
+                        silence.interrupt()
+                else:
+                    watch.initial.unidentifiable += event.unidentifiable
+            elif watch.initial is None:
+                sink.apply(event)
+                course.advance(event.resource_version)
+            elif isinstance(event, Deleted):
+                watch.initial.discard(event.key)
+            else:
+                watch.initial.add(event)
+
+    def _bookmark(self, bookmark: Bookmark, silence: Silence) -> None:
+        self._sink.bookmark(bookmark)
+        if bookmark.unidentifiable:  # an event in disguise, not the server's own bookmark
+            self._course.advance(bookmark.resource_version)
+        else:
+            self._course.bookmarked(bookmark.resource_version)
+            silence.bookmark()
+
+    def _ended(self, watch: _OpenWatch[T], lived: float, *, whole_life: bool) -> Next:
+        """What follows a watch that ended without an error."""
+        course, silence = self._course, watch.silence
+        if silence.interrupted:
+            return Next(course.complete_list)
+        if silence.expired and watch.initial is not None:
+            course.stop_streaming(f"nothing came for {silence.limit:.0f} s, and no mark that the list is complete")
+            return Next(Phase.LIST)
+        if silence.expired:
+            message = f"watch {course.name}: no bookmark for {silence.limit:.0f} s; the connection seems dead"
+            return Next(Phase.WATCH, ApiError(message, reason="Timeout"))
+        if watch.initial is not None:
+            message = f"watch {course.name}: the stream ended before its list was complete"
+            return Next(course.complete_list, ApiError(message, reason="StreamEnded"))
+        return course.watch_ended(lived, delivered=watch.delivered > 0, whole_life=whole_life)
+
+    # ------------------------------------------------------------------ PROBE
+
+    async def _probe(self) -> Next:
+        page = await self._source.list(ListOptions(resource_version="", limit=1))
+        self._pulse.contact()
+        return self._course.probed(page.resource_version)
+
+
+def describe(error: BaseException, resource: Resource) -> str:
+    """An error in one line, bounded; for a sensitive resource nothing that a decoder may have quoted."""
+    if isinstance(error, InformerError):
+        return str(error)
+    name = type(error).__name__
+    text = "" if resource.sensitive else " ".join(str(error).split())[:1000]
+    return f"{name}: {text}" if text else name
+
+
+def _outcome(error: Exception) -> str:
+    """A word or number for the metric; never a text that grows without bound."""
+    if isinstance(error, ApiError):
+        return str(error.status) if error.status else (error.reason or "error")
+    return "timeout" if isinstance(error, TimeoutError) else "error"

@@ -1,0 +1,307 @@
+"""The cache itself: one writer, any number of readers, also from other threads.
+
+A reader takes one reference to the current state and reads it with single dictionary operations, which other threads
+cannot interrupt; a relist builds a whole new state aside and swaps it in, so a reader sees all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from attrs import define, field
+
+from informer._slices import Slices
+from informer.changes import Added, Change, Quarantined, Removed, Updated
+from informer.listerwatcher import Deleted, Item, Withheld
+from informer.objects import KubeObject, same_content
+
+_log = logging.getLogger("informer.store")
+
+T = TypeVar("T")
+
+
+@define(eq=False)
+class Note(Generic[T]):
+    """One change on its way to the handlers.
+
+    `of_withheld`: the change ends the life of a withheld object, so only a handler that once saw it good may hear of it.
+    """
+
+    key: str
+    change: Change[T]
+    of_withheld: bool = False
+
+
+@define(eq=False)
+class Held(Generic[T]):
+    """A withheld object, and the last good one of the same life that the store ever had."""
+
+    withheld: Withheld
+    last_good: Item[T] | None
+
+
+@define(eq=False)
+class IndexData(Generic[T]):
+    """One index: which objects have which value, and the way back for removal."""
+
+    name: str
+    values: Callable[[T], Iterable[str]]
+    buckets: dict[str, dict[str, Item[T]]] = field(factory=dict)
+    by_key: dict[str, tuple[str, ...]] = field(factory=dict)
+    failed: dict[str, str] = field(factory=dict)  # key -> version whose failure was logged
+
+    def empty_copy(self) -> IndexData[T]:
+        """The same index over nothing."""
+        return IndexData(self.name, self.values, failed=self.failed)
+
+    def put(self, item: Item[T]) -> None:
+        """Enter an object under its values, and under no others."""
+        self.drop(item.key)
+        try:
+            found = tuple(self.values(item.object))
+            if not all(isinstance(value, str) for value in found):
+                raise TypeError(f"an index function returns strings, not {found!r:.200}")  # noqa: TRY301 - same handling
+        except Exception:  # noqa: BLE001 - a user's function may raise anything, and it is logged
+            # Stored and unindexed: a bug in one index function must not take an object from every reader.
+            if self.failed.get(item.key) != item.resource_version:
+                self.failed[item.key] = item.resource_version
+                _log.exception(
+                    "index %r cannot be computed for %s; the object is under no key of it", self.name, item.key
+                )
+            return
+        if self.failed:
+            self.failed.pop(item.key, None)
+        if found:
+            self.by_key[item.key] = found
+            for value in found:
+                self.buckets.setdefault(value, {})[item.key] = item
+
+    def drop(self, key: str) -> None:
+        """Remove an object; an empty bucket goes too (kubernetes#84959)."""
+        for value in self.by_key.pop(key, ()):
+            bucket = self.buckets.get(value)
+            if bucket is not None and bucket.pop(key, None) is not None and not bucket:
+                del self.buckets[value]
+
+
+def namespace_of(key: str) -> str:
+    """The namespace in `namespace/name`; empty for a cluster-scoped object."""
+    namespace, slash, _ = key.partition("/")
+    return namespace if slash else ""
+
+
+@define(eq=False)
+class State(Generic[T]):
+    """Everything a reader may look at; replaced as a whole by a relist."""
+
+    items: dict[str, Item[T]] = field(factory=dict)
+    held: dict[str, Held[T]] = field(factory=dict)
+    namespaces: dict[str, dict[str, Item[T]]] = field(factory=dict)
+    indexes: dict[str, IndexData[T]] = field(factory=dict)
+    unidentifiable: int = 0
+
+    def put(self, item: Item[T]) -> None:
+        """Store an object in place of an older one."""
+        key = item.key
+        self.items[key] = item
+        namespace = namespace_of(key)
+        bucket = self.namespaces.get(namespace)
+        if bucket is None:
+            bucket = self.namespaces[namespace] = {}
+        bucket[key] = item
+        for index in self.indexes.values():
+            index.put(item)
+
+    def drop(self, key: str) -> None:
+        """Remove an object; nothing happens when there is none."""
+        if self.items.pop(key, None) is None:
+            return
+        namespace = namespace_of(key)
+        bucket = self.namespaces[namespace]
+        del bucket[key]
+        if not bucket:
+            del self.namespaces[namespace]
+        for index in self.indexes.values():
+            index.drop(key)
+
+
+class Indexer(Generic[T]):
+    """client-go's Indexer: objects by key, by namespace and by any index, plus what is withheld."""
+
+    def __init__(self) -> None:
+        self.state: State[T] = State()
+
+    def add_index(self, name: str, values: Callable[[T], Iterable[str]]) -> None:
+        """Add an index and fill it. O(objects).
+
+        Raises:
+            ValueError: there is one of that name.
+        """
+        if name in self.state.indexes:
+            raise ValueError(f"there is an index {name!r} already")
+        data = IndexData(name, values)
+        for item in self.state.items.values():
+            data.put(item)
+        self.state.indexes[name] = data
+
+    def apply(self, event: Item[T] | Withheld | Deleted[T]) -> Sequence[Note[T]]:
+        """Take in one event of a watch; the store is final when this returns. O(1) per index."""
+        state, key = self.state, event.key
+        old, held = state.items.get(key), state.held.get(key)
+        notes = what_happened(old, held, event)
+        if isinstance(event, Item):
+            if notes or old is None:
+                state.put(event)
+            if held is not None:
+                del state.held[key]
+        else:
+            state.drop(key)
+            if isinstance(event, Withheld):
+                state.held[key] = Held(event, last_good(old, held, event))
+            elif held is not None:
+                del state.held[key]
+        return notes
+
+
+class Replacement(Generic[T]):
+    """A complete list on its way into the store: pages are collected aside, then published together or not at all.
+
+    Args:
+        indexer: the store whose state it will replace.
+        publish: what is done with the complete list and its resource version.
+    """
+
+    def __init__(self, indexer: Indexer[T], publish: Callable[[Replacement[T], str], Awaitable[None]]) -> None:
+        self._indexer = indexer
+        self._publish = publish
+        self._found: dict[str, Item[T] | Withheld] = {}
+        self.unidentifiable = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, event: Item[T] | Withheld) -> None:
+        """Take in one object. An unchanged one is kept as it is stored, so a relist does not double the memory."""
+        key = event.key
+        old = self._indexer.state.items.get(key)
+        if old is not None and isinstance(event, Item) and not other_life(old.uid, event.uid) and unchanged(old, event):
+            event = old
+        self._found[key] = event
+
+    def discard(self, key: str) -> None:
+        """The object was deleted while the list was still coming (streaming lists)."""
+        self._found.pop(key, None)
+
+    async def publish(self, resource_version: str) -> None:
+        """The list is complete."""
+        await self._publish(self, resource_version)
+
+    async def build(self, slices: Slices) -> tuple[State[T], list[Note[T] | Item[T]]]:
+        """The new state, and what it means for handlers; built in slices while the old state still serves readers.
+
+        The notes come in client-go's order for a relist, with quarantined ones between: deletes, quarantined, updates,
+        adds. An object that is plainly new stands there as the Item itself: a note for each of 100,000 would only give
+        the cyclic collector something to look at.
+        """
+        old = self._indexer.state
+        new: State[T] = State(unidentifiable=self.unidentifiable)
+        new.indexes = {name: index.empty_copy() for name, index in old.indexes.items()}
+        by_kind: dict[type, list[Note[T] | Item[T]]] = {Removed: [], Quarantined: [], Updated: [], Added: []}
+        for key in list(old.items) + list(old.held):
+            if slices.due():
+                await slices.breathe()
+            if key not in self._found:
+                by_kind[Removed] += what_happened(old.items.get(key), old.held.get(key), Deleted(key, "", "", None))
+        for key, event in self._found.items():
+            if slices.due():
+                await slices.breathe()
+            before, held = old.items.get(key), old.held.get(key)
+            if isinstance(event, Item):
+                new.put(event)
+                if event is before:
+                    continue
+                if before is None and held is None:
+                    by_kind[Added].append(event)
+                    continue
+            else:
+                new.held[key] = Held(event, last_good(before, held, event))
+            for note in what_happened(before, held, event):
+                by_kind[type(note.change)].append(note)
+        for name in old.indexes.keys() - new.indexes.keys():  # added while this was being built
+            late = new.indexes[name] = old.indexes[name].empty_copy()
+            for item in new.items.values():
+                late.put(item)
+        return new, [note for notes in by_kind.values() for note in notes]
+
+
+def what_happened(
+    old: Item[T] | None, held: Held[T] | None, event: Item[T] | Withheld | Deleted[T]
+) -> tuple[Note[T], ...]:
+    """The table of what handlers are told, from what the store had under a key (an object, a withheld one, or nothing).
+
+    Two lives of one key never become one update: kubernetes#133565.
+    """
+    key = event.key
+    if old is not None:
+        if isinstance(event, Deleted):
+            unknown = event.last is None or other_life(old.uid, event.uid)
+            return (Note(key, Removed(old.object if event.last is None or unknown else event.last, unknown)),)
+        if other_life(old.uid, event.uid):
+            gone = Note(key, Removed(old.object, True))
+            return gone, Note(key, _arrival(event))
+        if isinstance(event, Withheld):
+            return (Note(key, Quarantined(old.object, event.entry)),)
+        return () if unchanged(old, event) else (Note(key, Updated(old.object, event.object, False)),)
+    if held is None:
+        return () if isinstance(event, Deleted) else (Note(key, _arrival(event)),)
+    ended = isinstance(event, Deleted) or other_life(held.withheld.uid, event.uid)
+    notes: tuple[Note[T], ...] = ()
+    if ended and held.last_good is not None:
+        notes = (Note(key, Removed(held.last_good.object, True), of_withheld=True),)
+    if isinstance(event, Deleted) or not (ended or isinstance(event, Item) or _worth_telling(held.withheld, event)):
+        return notes
+    return (*notes, Note(key, _arrival(event)))
+
+
+def last_good(old: Item[T] | None, held: Held[T] | None, event: Withheld) -> Item[T] | None:
+    """The last good object of the life that is withheld now."""
+    if old is not None:
+        return None if other_life(old.uid, event.uid) else old
+    return None if held is None or other_life(held.withheld.uid, event.uid) else held.last_good
+
+
+def _arrival(event: Item[T] | Withheld) -> Change[T]:
+    return Added(event.object, False) if isinstance(event, Item) else Quarantined(None, event.entry)
+
+
+def other_life(one: str, other: str) -> bool:
+    """Both uids are known, and they differ."""
+    return bool(one and other and one != other)
+
+
+def unchanged(old: Item[T], new: Item[T]) -> bool:
+    """Same non-empty version and same content. Other content under the same version is a change: a CRD default, a
+    repaired conversion webhook.
+    """
+    if not new.resource_version or old.resource_version != new.resource_version:
+        return False
+    one, other = old.object, new.object
+    if isinstance(one, KubeObject) and isinstance(other, KubeObject):
+        return same_content(one.raw, other.raw)
+    if old.digest and new.digest:
+        return old.digest == new.digest
+    try:
+        return bool(one == other)
+    except Exception:  # noqa: BLE001 - a user's __eq__ that raises says nothing: take it for a change
+        return False
+
+
+def _worth_telling(before: Withheld, after: Withheld) -> bool:
+    one, other = before.entry, after.entry
+    return (
+        one.problems != other.problems
+        or one.metadata.deletion_timestamp != other.metadata.deletion_timestamp
+        or tuple(one.metadata.finalizers) != tuple(other.metadata.finalizers)
+    )
