@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from eviction.refusal import Refusal
 
@@ -34,7 +34,7 @@ class Entry:
     blocked_since: float | None = None
 
 
-@frozen(eq=False)
+@define(eq=False, repr=False, weakref_slot=False)  # frozen would triple the cost of acquire; nothing public can be set
 class Permit:
     """Leave to try the evictions of one key now. Always true.
 
@@ -43,10 +43,17 @@ class Permit:
     late, because its reservation expired and another was given out, answers into the void.
     """
 
-    key: Hashable
-    _throttle: EvictionThrottle = field(repr=False)
-    _entry: Entry = field(repr=False)
-    _started: float = field(repr=False)
+    _entry: Entry
+    _throttle: EvictionThrottle
+    _started: float
+
+    @property
+    def key(self) -> Hashable:
+        """What it was asked for."""
+        return self._entry.key
+
+    def __repr__(self) -> str:
+        return f"Permit(key={self.key!r})"
 
     def __bool__(self) -> Literal[True]:
         return True

@@ -38,6 +38,8 @@ RESERVATION: Final = 120.0
 # Event loops fire timers up to their clock's resolution early, and a wake-up must not miss its moment by that.
 _TICK: Final = 1e-6
 
+_TWICE: Final = (1, 2)
+
 
 class EvictionThrottle:
     """Says whether evictions of a key may be tried now. Never blocks, never sleeps; safe to share by tasks and threads.
@@ -85,6 +87,7 @@ class EvictionThrottle:
             jitter=at_least(0.0, jitter, "jitter"),
             rng=rng,
         )
+        self._memory = self._pacing.memory
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[Hashable, Entry] = {}
@@ -105,7 +108,7 @@ class EvictionThrottle:
         with self._lock:
             now = self._now()
             if not self._pacing.interval:
-                return Permit(key, self, Entry(key, "void", now, now, 0), now)
+                return Permit(Entry(key, "void", now, now, 0), self, now)
             self._drop_expired(now)
             last = self._entries.get(key)
             if (denied := self._denied(key, last, now)) is not None:
@@ -116,7 +119,7 @@ class EvictionThrottle:
                 last.state = "void"
             self._entries[key] = entry
             self._queue.append(entry)
-            return Permit(key, self, entry, now)
+            return Permit(entry, self, now)
 
     def peek(self, key: Hashable, /) -> Denied | None:
         """What `acquire` would refuse with now, or None if it would not. Takes nothing. Test with `is not None`."""
@@ -254,14 +257,16 @@ class EvictionThrottle:
 
     def _drop_expired(self, now: float) -> None:
         # Looking at two for each one that may be added keeps the table within a small multiple of what is alive.
-        for _ in range(min(2, len(self._queue))):
-            entry = self._queue.popleft()
-            if entry.state == "void":
-                continue
-            if now > entry.due + self._pacing.memory:
-                self._remove(entry)
-            else:
-                self._queue.append(entry)
+        queue = self._queue
+        for _ in _TWICE:
+            if not queue:
+                return
+            entry = queue.popleft()
+            if entry.state != "void":
+                if now > entry.due + self._memory:
+                    self._remove(entry)
+                else:
+                    queue.append(entry)
 
     def _remove(self, entry: Entry) -> None:
         entry.state = "void"

@@ -32,7 +32,8 @@ def errors_as_api_error(what: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except aiohttp.ServerTimeoutError as error:
-        message = f"{what}: no connection within {CONNECT_TIMEOUT:g} s: {_describe(error)}"
+        hint = "each open watch holds one of the client's connections, see connection_pool_maxsize"
+        message = f"{what}: no connection within {CONNECT_TIMEOUT:g} s ({hint}): {_describe(error)}"
         raise ApiError(message, reason="Timeout") from error
     except TimeoutError as error:
         raise ApiError(f"{what}: no answer within {seconds:g} s", reason="Timeout") from error
@@ -172,12 +173,14 @@ def status_error(what: str, http_status: int, body: bytes, headers: Mapping[str,
     status = _wire.read_status(body)
     waits = [wait for wait in (_retry_after(headers), status.retry_after if status else None) if wait is not None]
     retry_after = max(waits, default=None)
+    if status is None and http_status == 200:
+        # It may be a piece of anything, an object's content included: only enough of it to recognise a proxy's page.
+        shown = _wire.excerpt(body, 40) if body.lstrip()[:1] == b"<" else f"{len(body)} bytes that are no JSON"
+        return ApiError(f"{what}: unreadable answer: {shown}", reason="UnreadableAnswer", retry_after=retry_after)
     if status is None:
-        text = body.decode("utf-8", "replace").strip()
-        message = f"{what}: {_one_line(text)}" if text else f"{what}: an empty answer"
-        if http_status == 200:
-            return ApiError(f"{message} (expected JSON)", reason="UnreadableAnswer", retry_after=retry_after)
-        return ApiError(message, status=http_status, reason=_REASONS.get(http_status, ""), retry_after=retry_after)
+        text = _one_line(body.decode("utf-8", "replace")) or "an empty answer"
+        reason = _REASONS.get(http_status, "")
+        return ApiError(f"{what}: {text}", status=http_status, reason=reason, retry_after=retry_after)
     return from_status(what, status, http_status=http_status, retry_after=retry_after)
 
 

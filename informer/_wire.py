@@ -131,7 +131,7 @@ def _scan_list(body: bytes | bytearray) -> ListBody:
         raw_items = found.get("items")
         items = None if raw_items is None else [] if bytes(raw_items) == b"null" else _scan.elements(raw_items)
     except _scan.ScanError as error:
-        raise WireError(f"the answer is no JSON list: {error}; it begins {excerpt(body)}") from None
+        raise WireError(f"the answer is no JSON list: {error}") from None
     meta = _loosely(found.get("metadata"))
     kind, api_version = (_loosely(found.get(name)) for name in ("kind", "apiVersion"))
     version, token = (meta.get(name) if isinstance(meta, dict) else "" for name in ("resourceVersion", "continue"))
@@ -150,10 +150,10 @@ def split_event(line: bytes) -> tuple[str, Raw | memoryview]:
         try:
             found = _scan.members(line)
         except _scan.ScanError as error:
-            raise WireError(f"a line of the watch is no event: {error}; it begins {excerpt(line)}") from None
+            raise WireError(f"a line of the watch is no event: {error}") from None
         kind = _loosely(found.get("type"))
         if not isinstance(kind, str) or "object" not in found:
-            raise WireError(f"a line of the watch has no type and object; it begins {excerpt(line)}") from None
+            raise WireError("a line of the watch has no type and object") from None
         return kind, found["object"]
     return event.type, event.object
 

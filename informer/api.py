@@ -202,9 +202,7 @@ class ApiListerWatcher:
             case "ERROR":
                 status = _wire.read_status(raw)
                 if status is None:
-                    raise ApiError(
-                        f"watch {self._resource}: an error without a Status: {_wire.excerpt(raw)}", status=500
-                    )
+                    raise ApiError(f"watch {self._resource}: an ERROR event without a Status", status=500)
                 raise _http.from_status(f"watch {self._resource}", status)
             case _:
                 _log.warning("%s: ignoring a watch event of the unknown type %.40r", self._resource, kind)
@@ -268,7 +266,7 @@ class ApiListerWatcher:
             last_seen=now,
             times_seen=1,
             metadata=_wire.read_metadata(raw),
-            raw=raw,
+            raw=None if self._resource.sensitive else raw,
         )
         return Withheld(key, head.uid, head.resource_version, entry)
 

@@ -91,6 +91,11 @@ class Table:
         """The changes after this version, oldest first."""
         return self.log[bisect.bisect_right(self.log, version, key=lambda change: change.version) :]
 
+    def after(self, version: int) -> Change | None:
+        """The first change after this version."""
+        at = bisect.bisect_right(self.log, version, key=lambda change: change.version)
+        return self.log[at] if at < len(self.log) else None
+
     def at(self, version: int) -> dict[Key, Stored]:
         """The objects as they were at this version: the log undone from its end."""
         objects = dict(self.objects)

@@ -44,17 +44,17 @@ class WatchRules:
 
 @define(eq=False)
 class OpenWatch:
-    """One watch being served. `orders` come from outside: foreign bytes to send, or how to end."""
+    """One watch being served. `orders` come from outside: foreign bytes to send, or how to end, and after which version."""
 
     request: RecordedRequest
     served: Served
     position: int
-    orders: deque[bytes | End] = Factory(deque)
+    orders: deque[tuple[int, bytes | End]] = Factory(deque)
     _news: asyncio.Event = field(factory=asyncio.Event, init=False)
 
-    def order(self, what: bytes | End) -> None:
-        """Send these bytes, or end."""
-        self.orders.append(what)
+    def order(self, version: int, what: bytes | End) -> None:
+        """When everything up to this version is sent: send these bytes, or end."""
+        self.orders.append((version, what))
         self._news.set()
 
     def wake(self) -> None:
@@ -129,23 +129,23 @@ class WatchServer:
             float(seconds) if seconds.isdecimal() and int(seconds) else self.random.uniform(*self.rules.timeout)
         )
         bookmarks = _Bookmarks(time, end, self.rules) if watch.request.flag("allowWatchBookmarks") else None
+        table = watch.served.table
         while True:
-            while watch.orders:
-                order = watch.orders.popleft()
-                if isinstance(order, End):
-                    raise Ended(order)
-                await exchange.write(order)
-            if watch.position < watch.served.table.forgotten:  # compaction took what it has not sent
+            if watch.position < table.forgotten:  # compaction took what it has not sent
                 expired = _status.watch_expired(watch.position, self.history.compacted)
                 await exchange.write(_line("ERROR", _status.to_bytes(expired.body)))
                 break
-            for change in watch.served.table.since(watch.position):
+            change = table.after(watch.position)
+            if watch.orders and (change is None or change.version > watch.orders[0][0]):
+                _, order = watch.orders.popleft()
+                if isinstance(order, End):
+                    raise Ended(order)
+                await exchange.write(order)
+                continue
+            if change is not None:
                 watch.position = change.version
                 if not change.silent and (line := _event(change, selected)):
                     await exchange.write(line)
-                if watch.orders:
-                    break
-            if watch.orders:
                 continue
             if bookmarks and bookmarks.due() and watch.position <= self.history.version:
                 watch.position = self.history.version

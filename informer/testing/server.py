@@ -146,19 +146,19 @@ class FakeApiServer(FakeCluster):
     def send_to_watches(self, data: bytes, resource: Resource | None = None) -> None:
         """Send foreign bytes, such as a poisoned line, to all open watches (of a resource)."""
         for watch in self._open(resource):
-            watch.order(data)
+            watch.order(self._history.version, data)
 
     def end_watches(self, resource: Resource | None = None, *, end: End = End.CLOSE) -> None:
         """End all open watches (of a resource): properly, cut off, reset, or silent with the socket open."""
         for watch in self._open(resource):
-            watch.order(end)
+            watch.order(self._history.version, end)
 
     def expire_watches(self, resource: Resource | None = None) -> None:
         """End all open watches (of a resource) with an ERROR event 410 Expired."""
         for watch in self._open(resource):
             body = _status.watch_expired(watch.position, self._history.version).body
-            watch.order(b'{"type":"ERROR","object":' + _status.to_bytes(body) + b"}\n")
-            watch.order(End.CLOSE)
+            watch.order(self._history.version, b'{"type":"ERROR","object":' + _status.to_bytes(body) + b"}\n")
+            watch.order(self._history.version, End.CLOSE)
 
     # ------------------------------------------------------------------ who may do what
 

@@ -300,7 +300,7 @@ async def test_preconditions(server: FakeApiServer, http: Http, field: str):
     created = server.create(WIDGETS, widget("a"))
     status, body = await http("DELETE", f"{PATH}/a", {"preconditions": {field: "7"}})
     assert (status, body["reason"], body["details"]["kind"]) == (409, "Conflict", "Widget")
-    assert f"in the precondition (7) does not match" in body["message"]
+    assert "in the precondition (7) does not match" in body["message"]
     assert f"in record ({created['metadata'][field]})" in body["message"]
     assert (await http("DELETE", f"{PATH}/a", {"preconditions": {field: created["metadata"][field]}}))[0] == 200
 
