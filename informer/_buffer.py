@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from attrs import define
@@ -38,18 +38,22 @@ class Buffer(Generic[T]):
     """The pending changes of one handler, in order; merged by key once there are more than `max_backlog`.
 
     Merging keeps what a handler needs to stay in step: at most one delete of the life it knows, then one add, update or
-    quarantined of the newest life. Lives that began and ended while pending vanish. The buffer is therefore bounded by
-    twice the larger of `max_backlog` and the number of objects.
+    quarantined of the newest life. Lives that began and ended while pending vanish. What merging leaves over is therefore at
+    most one change for each object the handler knows and one for each that exists; it happens again when that has doubled.
+
+    Args:
+        max_backlog: how many may be pending before they are merged.
+        on_merged: told how many changes a merge has saved.
     """
 
-    def __init__(self, max_backlog: int) -> None:
+    def __init__(self, max_backlog: int, on_merged: Callable[[int], None] = lambda _: None) -> None:
         self._max = max_backlog
+        self._on_merged = on_merged
         self._fold_at = max_backlog
         self._queue: deque[Item[T] | _Pending[T] | _Synced] = deque()
         self._held: dict[str, T] = {}
         self._arrived = asyncio.Event()
         self._closed = False
-        self.merged = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -66,6 +70,8 @@ class Buffer(Generic[T]):
 
     def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
         """Append what happened. A plain Item is an add of an object nobody knew."""
+        # Never below twice what the last fold left over, so that folds stay cheap; lower again once the handler catches up.
+        self._fold_at = min(self._fold_at, max(self._max, 2 * len(self._queue)))
         for note in notes:
             if isinstance(note, Item):
                 self._queue.append(
@@ -113,24 +119,27 @@ class Buffer(Generic[T]):
         return None
 
     def _fold(self) -> None:
+        # The order is that of the first change of each key, as in client-go's work queue: an object that changes all the
+        # time must not go to the end again and again, and neither must the mark behind the initial ones.
         merged: dict[str, list[_Pending[T]]] = {}
-        synced = False
+        initial: int | None = None
         for entry in self._queue:
             if isinstance(entry, _Synced):
-                synced = True
+                initial = len(merged)
                 continue
             if isinstance(entry, Item):
                 entry = _Pending(entry.key, Added(entry.object, True), was_held=False)  # noqa: PLW2901 - unpacked
-            before = merged.pop(entry.key, None)  # popped, so that the order is that of the latest change of each key
+            before = merged.get(entry.key)
             merged[entry.key] = [entry] if before is None else _merge(before, entry)
             last = merged[entry.key][-1:]
             if last and isinstance(last[0].change, Quarantined) and last[0].change.old is None and not last[0].was_held:
                 self._held.pop(entry.key, None)  # the good state it had in between was merged away: never seen
         before_fold = len(self._queue)
-        self._queue = deque(entry for entries in merged.values() for entry in entries)
-        if synced:
-            self._queue.append(_SYNCED)
-        self.merged += before_fold - len(self._queue)
+        folded: list[Sequence[_Pending[T] | _Synced]] = [*merged.values()]
+        if initial is not None:
+            folded.insert(initial, [_SYNCED])
+        self._queue = deque(entry for entries in folded for entry in entries)
+        self._on_merged(before_fold - len(self._queue))
         self._fold_at = max(self._max, 2 * len(self._queue))
 
 
@@ -174,7 +183,7 @@ def _handler_knows(first: _Pending[T]) -> bool:
             return first.was_held
 
 
-async def iterate(buffer: Buffer[T], failure: Callable[[], BaseException | None]) -> AsyncIterator[Change[T]]:
+async def iterate(buffer: Buffer[T], failure: Callable[[], BaseException | None]) -> AsyncGenerator[Change[T], None]:
     """The changes in a buffer as they come, until it is closed.
 
     Raises:

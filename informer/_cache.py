@@ -83,6 +83,10 @@ class Cache(Generic[T]):
 
     # ------------------------------------------------------------------ the rest
 
+    def merged(self, count: int) -> None:
+        """A handler is behind, and so many of its changes were merged into others."""
+        self.recorder.merged(count)
+
     async def resync(self) -> None:
         """Tell every handler of every object again (client-go's resync; it asks the server nothing)."""
         slices = Slices()

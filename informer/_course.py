@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from attrs import define, field
 
-from informer.errors import ApiError, StreamBrokenError
+from informer.errors import ApiError, ItemTooLargeError, StreamBrokenError
 from informer.listerwatcher import ListOptions
 
 _log = logging.getLogger("informer.reflector")
@@ -130,8 +130,8 @@ class Course:
                 return Next(Phase.LIST)
             # Who may list but not watch must not be shut out by the way of asking.
             return Next(Phase.LIST if status == 403 else self.complete_list, error)
-        if isinstance(error, StreamBrokenError):
-            return Next(self.complete_list, error)  # an event was lost
+        if isinstance(error, StreamBrokenError | ItemTooLargeError):
+            return Next(self.complete_list, error)  # an event was lost, and from the same version it would be again
         if status in {400, 422}:
             self.newest = True  # our version is not even understood: asking again in the same way would help nobody
             return Next(self.complete_list, error)

@@ -9,9 +9,9 @@ import asyncio
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Self
 
 from informer import _wire
 from informer.errors import ApiError, ItemTooLargeError
@@ -125,26 +125,33 @@ class Lines:
     def fragment(self) -> bytes:
         return b"".join(self._parts)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+    def __aiter__(self) -> Self:  # no generator, which would have to be closed by whoever stops halfway
+        return self
+
+    async def __anext__(self) -> bytes:
+        while True:
+            for line in self._lines:
+                if len(line) > self._max:
+                    raise self._too_large(line)
+                if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
+                    self.delivered += 1
+                    return line
+            await self._read_on()
+
+    async def _read_on(self) -> None:
+        size = sum(map(len, self._parts))
         while data := await self._read():
             first, *others = data.split(b"\n")
             self._parts.append(first)
             size += len(first)
             if size > self._max:
                 raise self._too_large(self.fragment)
-            if not others:
-                continue
-            first = self.fragment
-            last = others.pop()
-            self._parts, size = [last], len(last)
-            self._lines = iter((first, *others))
-            for line in self._lines:
-                if len(line) > self._max:
-                    raise self._too_large(line)
-                if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
-                    self.delivered += 1
-                    yield line
+            if others:
+                first, last = self.fragment, others.pop()
+                self._parts = [last]
+                self._lines = iter((first, *others))
+                return
+        raise StopAsyncIteration
 
     async def rest(self, line: bytes) -> bytes:
         """The line just handed out and what follows it, bounded in size and time: for a body that holds no events."""
@@ -153,8 +160,8 @@ class Lines:
             async with asyncio.timeout(_ERROR_SECONDS):
                 while len(body) < ERROR_BYTES and (chunk := await self._read()):
                     body += chunk
-        except TimeoutError:
-            pass
+        except (TimeoutError, ApiError):
+            pass  # what came before may say enough
         return bytes(body[:ERROR_BYTES])
 
     async def _read(self) -> bytes:
@@ -220,7 +227,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return float(text[:9])
     try:
         seconds = (parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("Date", ""))).total_seconds()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0.0, seconds)
 
@@ -242,10 +249,11 @@ def _keep_alive(response: Any) -> None:
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None:
         return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):  # not every platform has all three
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    with suppress(OSError):  # the connection may be gone already, or be no TCP
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, name):  # not every platform has all three
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _describe(error: BaseException) -> str:

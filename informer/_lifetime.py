@@ -26,8 +26,16 @@ class Lifetime:
         await self._group.__aenter__()
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run a task until the body is left."""
-        task = self._group.create_task(coroutine, name=name)
+        """Run a task until the body is left.
+
+        Raises:
+            RuntimeError: that has begun.
+        """
+        try:
+            task = self._group.create_task(coroutine, name=name)
+        except RuntimeError:
+            coroutine.close()  # the body was left, or is being left; before Python 3.13 a group would leave it open
+            raise
         self._tasks.append(task)
         return task
 

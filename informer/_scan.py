@@ -6,11 +6,13 @@ strings still finds where each item begins and ends, so that one item cannot tak
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
 # A whole string, or one structural byte. The last alternative is a quote that opens a string nobody closes.
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|"', re.DOTALL)
+# Possessive, because the notes for going back would take 2 GB over a string of 16 million escapes.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]|"', re.DOTALL)
 _CLOSES = {ord("}"): ord("{"), ord("]"): ord("[")}
 
 
@@ -29,11 +31,10 @@ def members(data: bytes | bytearray | memoryview) -> dict[str, memoryview]:
         name = _TOKEN.match(part)
         if name is None or name.group()[:1] != b'"':
             raise ScanError("a member of an object has no name")
-        rest = bytes(part[name.end() : name.end() + 64]).lstrip()
-        if not rest.startswith(b":"):
+        rest = _strip(part[name.end() :])
+        if bytes(rest[:1]) != b":":
             raise ScanError("a member of an object has no value")
-        colon = name.end() + bytes(part[name.end() : name.end() + 64]).index(b":")
-        found[name.group()[1:-1].decode("utf-8", "replace")] = _strip(part[colon + 1 :])
+        found[_unescape(name.group())] = _strip(rest[1:])
     return found
 
 
@@ -76,6 +77,16 @@ def _parts(data: bytes | bytearray | memoryview, opener: bytes) -> Iterator[memo
             start = token.end()
     if not end or end != len(body):
         raise ScanError("the brackets do not match")
+
+
+def _unescape(quoted: bytes) -> str:
+    text = quoted.decode("utf-8", "replace")
+    if "\\" in text:
+        try:
+            return str(json.loads(text, strict=False))
+        except ValueError:
+            pass  # an escape that JSON does not know: as it stands
+    return text[1:-1]
 
 
 def _strip(view: memoryview) -> memoryview:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from informer.listerwatcher import Bookmark, Deleted, Item, Withheld
 
-T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class SinkError(BaseException):
+    """A sink raised, see `__cause__`. No Exception: a bug is not to be taken for a source's fault and tried again."""
+
+
+@contextmanager
+def sinking() -> Iterator[None]:
+    """What is raised inside is a bug of the sink."""
+    try:
+        yield
+    except Exception as error:
+        raise SinkError from error
 
 
 class Collected(Protocol[T_contra]):
@@ -28,14 +42,14 @@ class Collected(Protocol[T_contra]):
         ...
 
 
-class Sink(Protocol[T]):
+class Sink(Protocol[T_contra]):
     """Where a reflector puts what it learns."""
 
-    def collect(self) -> Collected[T]:
+    def collect(self) -> Collected[T_contra]:
         """Begin a complete list."""
         ...
 
-    def apply(self, event: Item[T] | Withheld | Deleted[T], /) -> None:
+    def apply(self, event: Item[T_contra] | Withheld | Deleted[T_contra], /) -> None:
         """Take in one change."""
         ...
 

@@ -190,16 +190,16 @@ def read_head(raw: bytes) -> Head | None:
 
 
 def salvage_head(raw: bytes) -> Head:
-    """What can still be read of a broken object's head; a field that cannot be read is empty."""
-    try:
-        meta = _loosely(_scan.members(raw).get("metadata"))
-    except _scan.ScanError:
-        meta = None
-    if not isinstance(meta, dict):
-        return Head()
+    """What can still be read of a broken object's head; a field that cannot be read is empty.
+
+    Without a readable namespace the name is worth nothing: it would be another object's key.
+    """
+    meta = _loose_metadata(raw)
     name, namespace, uid, version = (
         _text(meta.get(field)) for field in ("name", "namespace", "uid", "resourceVersion")
     )
+    if not namespace and meta.get("namespace") not in (None, ""):
+        name = ""
     return Head(name, namespace, uid, version, _texts(meta.get("labels")))
 
 
@@ -213,12 +213,7 @@ def read_metadata(raw: bytes) -> ObjectMeta:
 
 
 def _salvage_metadata(raw: bytes) -> ObjectMeta:
-    try:
-        meta = _loosely(_scan.members(raw).get("metadata"))
-    except _scan.ScanError:
-        meta = None
-    if not isinstance(meta, dict):
-        return ObjectMeta()
+    meta = _loose_metadata(raw)
     owners = meta.get("ownerReferences")
     finalizers = meta.get("finalizers")
     generation = meta.get("generation")
@@ -287,13 +282,26 @@ def excerpt(data: bytes | bytearray | memoryview, limit: int = 80) -> str:
     return shown if len(data) <= limit else f"{shown}…"
 
 
+def _loose_metadata(raw: bytes) -> dict[str, Any]:
+    """The members of `metadata`, each read on its own: a broken annotation must not take the name along."""
+    try:
+        meta = _scan.members(raw).get("metadata")
+        return {} if meta is None else {name: _loosely(value) for name, value in _scan.members(meta).items()}
+    except _scan.ScanError:
+        return {}
+
+
+_UNREADABLE = object()
+
+
 def _loosely(raw: bytes | memoryview | None) -> Any:
+    """The value, None when there is none, `_UNREADABLE` when it is no JSON."""
     if raw is None:
         return None
     try:
         return _any(raw)
     except DECODE_ERRORS:
-        return None
+        return _UNREADABLE
 
 
 def _text(value: object) -> str:

@@ -7,16 +7,29 @@ raw response. kubernetes-asyncio's own `watch` checks no status, reconnects with
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from informer import _http, _wire
+from informer._projection import Projection
 from informer._slices import Slices
 from informer.errors import ApiError, ItemTooLargeError, StreamBrokenError
-from informer.listerwatcher import Bookmark, Deleted, Event, Item, Items, ListOptions, Page, WatchOptions, Withheld
+from informer.listerwatcher import (
+    WATCH_GRACE,
+    Bookmark,
+    Deleted,
+    Event,
+    Item,
+    Items,
+    ListOptions,
+    Page,
+    WatchOptions,
+    Withheld,
+)
 from informer.objects import KubeObject, make_key
 from informer.problems import Problem, QuarantinedObject
 from informer.resource import Resource
@@ -29,8 +42,6 @@ LIST_FIRST_BYTE = 65.0
 """Seconds until the answer begins; the API server's own limit for a LIST is 60."""
 WATCH_FIRST_BYTE = 30.0
 """Seconds until a watch is open."""
-WATCH_GRACE = 30.0
-"""Seconds a watch may last beyond its `timeoutSeconds` before it counts as dead."""
 
 _MARK = "k8s.io/initial-events-end"
 
@@ -85,6 +96,17 @@ class ApiListerWatcher:
         }
         self._max_object_bytes = max_object_bytes
         self._on_unauthorized = on_unauthorized
+        self._projection: Projection | None = None
+
+    def reading(self, projection: Projection) -> Self:
+        """The same source, which looks at a few fields of each object while it reads the head.
+
+        A pass over an object costs about the same whatever it looks for. An object whose fields are fine says so in
+        `KubeObject.passed`, and its judge need not pass over it again.
+        """
+        twin = copy.copy(self)
+        twin._projection = projection  # noqa: SLF001 - its own twin
+        return twin
 
     @property
     def resource(self) -> Resource:
@@ -117,12 +139,14 @@ class ApiListerWatcher:
             page = _wire.split_list(body)
         except _wire.WireError as error:
             raise ApiError(f"list {self._resource}: {error}", reason="UnreadableAnswer") from None
-        if page.kind == "Status" or (page.kind == "Table" and page.api_version.startswith("meta.k8s.io/")):
+        if page.kind == "Status":
             raise _http.status_error(f"list {self._resource}", 200, bytes(body[: _http.ERROR_BYTES]), {})
-        if page.items is None and not page.kind.endswith("List"):
-            what = f"a {page.kind}" if page.kind else "an object without a kind"
+        table = page.kind == "Table" and page.api_version.startswith("meta.k8s.io/")
+        if table or (page.items is None and not page.kind.endswith("List")):
+            what = f"a {page.kind:.100}" if page.kind else "an object without a kind"
             raise ApiError(
-                f"list {self._resource}: expected a list, got {what} without items", reason="UnreadableAnswer"
+                f"list {self._resource}: expected a list, got {what}{'' if table else ' without items'}",
+                reason="UnreadableAnswer",
             )
         items: Items[KubeObject] = []
         unidentifiable = 0
@@ -161,9 +185,10 @@ class ApiListerWatcher:
         headers = {"Accept-Encoding": "identity"}
         async with self._get("watch", query, first_byte=WATCH_FIRST_BYTE, headers=headers) as response:
             with _http.deadline(response, options.timeout + WATCH_GRACE, f"watch {self._resource}"):
-                yield self._events(response)
+                async with aclosing(self._events(response)) as events:
+                    yield events
 
-    async def _events(self, response: Any) -> AsyncIterator[Event[KubeObject]]:
+    async def _events(self, response: Any) -> AsyncGenerator[Event[KubeObject], None]:
         what = f"watch {self._resource}"
         lines = _http.Lines(response, self._max_object_bytes, what)
         async for line in lines:
@@ -172,14 +197,15 @@ class ApiListerWatcher:
             except _wire.WireError as error:
                 # Not an event: most often the pretty-printed Status of a server or a proxy, spread over many lines.
                 body = await lines.rest(line)
-                if _wire.read_status(body) is not None or lines.delivered == 1:
+                if _wire.read_status(body) is not None or (lines.delivered == 1 and not _like_json(body)):
                     raise _http.status_error(what, response.status, body, response.headers) from None
                 raise StreamBrokenError(f"{what}: {error}", reason="UnreadableEvent") from None
             event = self._event(kind, bytes(raw))
             if event is not None:
                 yield event
-        if (status := _wire.read_status(lines.fragment)) is not None:
-            raise _http.from_status(what, status)
+        rest = lines.fragment
+        if _wire.read_status(rest) is not None or (rest and not lines.delivered and not _like_json(rest)):
+            raise _http.status_error(what, response.status, rest, response.headers)
 
     def _event(self, kind: str, raw: bytes) -> Event[KubeObject] | None:
         match kind:
@@ -228,7 +254,12 @@ class ApiListerWatcher:
 
     def _judge(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
         """A good object, one withheld for its text, or None for one without a usable key."""
-        head = _wire.read_head(raw)
+        passed = None
+        if self._projection is None:
+            head = _wire.read_head(raw)
+        else:
+            head, fine = self._projection.read_head(raw)
+            passed = self._projection if fine else None
         if head is not None and len(raw) <= self._max_object_bytes and (raw.isascii() or not _wire.text_problem(raw)):
             name, namespace = head.name, head.namespace
             if name and "/" not in name and "/" not in namespace:
@@ -237,12 +268,12 @@ class ApiListerWatcher:
                     head.uid,
                     head.resource_version,
                     head.labels,
-                    KubeObject(raw, name, namespace, head.uid, head.resource_version),
+                    KubeObject(raw, name, namespace, head.uid, head.resource_version, None, passed),
                 )
             return None
         return self._doubtful(raw)
 
-    def _doubtful(self, raw: bytes) -> Withheld | None:
+    def _doubtful(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
         head = _wire.salvage_head(raw)
         if not _usable(head):
             return None
@@ -252,8 +283,9 @@ class ApiListerWatcher:
                 f"{self._resource} {key} is {len(raw)} bytes large; max_object_bytes is {self._max_object_bytes}"
             )
         reason = _wire.text_problem(raw) or _wire.json_problem(raw)
-        if reason is None:
-            return None
+        if reason is None:  # sound, but for metadata of a wrong type, such as `labels: null`
+            obj = KubeObject(raw, head.name, head.namespace, head.uid, head.resource_version)
+            return Item(key, head.uid, head.resource_version, head.labels, obj)
         now = datetime.now(UTC)
         problem = Problem((), "", reason, "a JSON text in UTF-8, as the API server writes it")
         entry = QuarantinedObject(
@@ -287,8 +319,15 @@ class ApiListerWatcher:
                 yield response
         except ApiError as error:
             if error.status == 401 and self._on_unauthorized is not None:
-                await self._on_unauthorized()
+                try:
+                    await self._on_unauthorized()
+                except Exception:  # noqa: BLE001 - the server's answer says more than why there is no new token
+                    _log.exception("%s: on_unauthorized failed", what)
             raise
+
+
+def _like_json(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"{"
 
 
 def _usable(head: _wire.Head) -> bool:

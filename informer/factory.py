@@ -66,6 +66,7 @@ class InformerFactory:
         self._options = InformerOptions() if options is None else options
         self._wrap = wrap
         self._lifetime: Lifetime | None = None
+        self._ended = False
         self._informers: dict[_Scope, tuple[_Judging, SharedInformer[Any], DegradedListerWatcher[Any]]] = {}
 
     async def __aenter__(self) -> Self:
@@ -85,6 +86,7 @@ class InformerFactory:
     ) -> None:
         """End all informers, within a second; raises what ended one of them when that was a bug."""
         assert self._lifetime is not None
+        self._ended = True
         await self._lifetime.exit(et, e, tb)
 
     @overload
@@ -132,11 +134,13 @@ class InformerFactory:
             checks: judge each object first, such as `checks.duration("spec.nodeDrainTimeout")`.
 
         Raises:
-            RuntimeError: the factory was not entered.
+            RuntimeError: the factory was not entered, or has ended.
             ValueError: the same scope was asked for with another `decode` or other `checks`.
         """
         if self._lifetime is None:
             raise RuntimeError("enter the factory first: async with InformerFactory(api) as factory")
+        if self._ended:
+            raise RuntimeError("this InformerFactory has ended, and its informers with it; make a new one")
         scope = _Scope(resource, namespace or "", label_selector, field_selector)
         judging = _Judging(decode, tuple(checks))
         known = self._informers.get(scope)
@@ -158,7 +162,7 @@ class InformerFactory:
             degraded = DegradedListerWatcher(source, checks=judging.checks)
         else:
             degraded = DegradedListerWatcher(source, decode=decode, checks=judging.checks)
-        options = evolve(self._options, name=self._options.name or str(scope))
+        options = evolve(self._options, name=f"{self._options.name} {scope}".strip())
         informer: SharedInformer[Any] = SharedInformer(degraded, options=options)
         informer.start_in(self._lifetime)
         self._informers[scope] = (judging, informer, degraded)
@@ -168,18 +172,25 @@ class InformerFactory:
         """Return once every informer asked for so far is synced.
 
         Args:
-            timeout: seconds, for all together; None as in `SharedInformer.wait_for_sync`.
+            timeout: seconds, for all together; None as in `SharedInformer.wait_for_sync`: one without hope is enough.
 
         Raises:
             SyncError: names every informer that is not synced, and its last error.
         """
         informers = [informer for _, informer, _ in self._informers.values()]
-        results = await asyncio.gather(
-            *(informer.wait_for_sync(timeout=timeout) for informer in informers), return_exceptions=True
-        )
-        failures = [result for result in results if isinstance(result, BaseException)]
-        if failures:
-            raise SyncError("; ".join(sorted(str(failure) for failure in failures))) from failures[0]
+        waits = [asyncio.create_task(informer.wait_for_sync(timeout=timeout)) for informer in informers]
+        if not waits:
+            return
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            results = await asyncio.gather(*waits, return_exceptions=True)
+        failures = [result for result in results if isinstance(result, Exception)]
+        late = sorted(informer.laggard() for informer in informers if not informer.health.synced)
+        if failures and late:
+            raise SyncError("; ".join(late) + ("" if timeout is None else f" (waited {timeout:g} s)")) from failures[0]
 
     def quarantined(self) -> Sequence[QuarantinedObject]:
         """Every object that cannot be read, over all informers, ordered by resource and key. O(n log n)."""

@@ -46,7 +46,7 @@ def gap(entry: QuarantinedObject) -> str:
     pathless = sum(not problem.path for problem in entry.problems)
     if pathless:
         return f"no fix command for {pathless} of {len(entry.problems)} problems: the decoder does not tell the field"
-    return "" if commands(entry) else "no fix command: the present value cannot be guarded"
+    return "" if commands(entry) else "no fix command: no patch can carry these names and guard the present values"
 
 
 def pointer(path: Iterable[str | int]) -> str:
@@ -70,7 +70,10 @@ def _outermost(problems: Iterable[Problem]) -> Sequence[Problem]:
 def _command(entry: QuarantinedObject, problems: Sequence[Problem], *options: str) -> str | None:
     if not problems:
         return None
+    in_list = any(isinstance(part, int) for problem in problems for part in problem.path)
     merges = all(_is_plain(problem) for problem in problems)
+    if not merges and not in_list and any(_SURROGATE.search(_json(pointer(problem.path))) for problem in problems):
+        merges = not any(problem.value.startswith("{") for problem in problems)  # kubectl takes this one as it is
     payload = _merge_patch(problems) if merges else _json_patch(entry, problems)
     if payload is None:
         return None
@@ -125,7 +128,11 @@ def _json_patch(entry: QuarantinedObject, problems: Sequence[Problem]) -> str | 
 
 
 def _survives(value: str) -> bool:
-    """Whether a JSON text means the same after kubectl has read it as YAML and written it as JSON."""
+    """Whether a JSON text can be tested for: it means the same after kubectl has read it as YAML and written it as JSON, and
+    the server can compare it.
+    """
+    if value[0] in "[{" and "null" in value:
+        return False  # a server of 1.20 dies of comparing a list with null in it (its JSON patch library panics)
     try:
         json.loads(value, parse_constant=_refuse, parse_int=_whole, parse_float=_finite)
     except ValueError:

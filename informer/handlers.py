@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
@@ -60,6 +60,9 @@ class Handler(Generic[T]):
 
     A call that raises is logged with its traceback, the change and the key, and life goes on. Names come from `name` or the
     first function.
+
+    Attributes:
+        ending: set before the tasks of the informer are cancelled; tells a cancellation of ours from a handler's own.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Handler(Generic[T]):
     buffer: Buffer[T]
     in_thread: bool = False
     on_removed: Callable[[Handler[T]], None] = field(default=lambda _: None)
+    ending: asyncio.Event = field(factory=asyncio.Event)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _thread: ThreadPoolExecutor | None = field(default=None, init=False)
     _synced: bool = field(default=False, init=False)
@@ -102,44 +106,55 @@ class Handler(Generic[T]):
     async def _run(self) -> None:
         slices = Slices()
         try:
-            while await self.buffer.wait():
-                while len(self.buffer) and not self._removed:
-                    entry = self.buffer.pop()
-                    if entry is None:
-                        self._synced = True
-                        continue
-                    self._calling = True
-                    try:
-                        await self._deliver(*entry)
-                    finally:
-                        self._calling = False
-                    if slices.due():
-                        await slices.breathe()
+            await self._follow(slices)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self.ending.set()  # SystemExit and its like end the informer
+            raise
         finally:
             if self._thread is not None:
                 self._thread.shutdown(wait=False, cancel_futures=True)
 
+    async def _follow(self, slices: Slices) -> None:
+        while await self.buffer.wait():
+            while len(self.buffer) and not self._removed:
+                entry = self.buffer.pop()
+                if entry is None:
+                    self._synced = True
+                    continue
+                self._calling = True
+                try:
+                    await self._deliver(*entry)
+                finally:
+                    self._calling = False
+                if slices.due():
+                    await slices.breathe()
+
     async def _deliver(self, key: str, change: Change[T]) -> None:
         for function, arguments in self.callbacks.calls(change):
             try:
-                if self.in_thread:
-                    await self._in_thread(function, arguments)
-                else:
-                    result = function(*arguments)
-                    if inspect.isawaitable(result):
-                        await result
+                result = await self._in_thread(function, arguments) if self.in_thread else function(*arguments)
+                if inspect.isawaitable(result):
+                    await result
             except asyncio.CancelledError:
+                if self.ending.is_set() or self._removed:
+                    raise
                 task = asyncio.current_task()
-                if task is not None and task.cancelling():
-                    raise  # the informer stops; a handler that cancels itself is an ordinary failure
+                while task is not None and task.cancelling():
+                    task.uncancel()  # a handler that cancels itself has failed like any other
                 self._say(key, change)
             except Exception:  # noqa: BLE001 - a handler may raise anything, and `_say` logs it
                 self._say(key, change)
+            if self.ending.is_set():
+                raise asyncio.CancelledError  # again, in case the call has swallowed it
+            if self._removed:
+                return
 
-    async def _in_thread(self, function: Callable[..., object], arguments: Iterable[Any]) -> None:
+    async def _in_thread(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> object:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"handler {self.name}")
-        await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, _call, function, arguments)
 
     def _say(self, key: str, change: Change[T]) -> None:
         kind = type(change).__name__
@@ -152,10 +167,27 @@ class Handler(Generic[T]):
         )
 
 
+def is_asynchronous(function: Callable[..., object]) -> bool:
+    """True for a coroutine function, and for an object whose `__call__` is one."""
+    return any(inspect.iscoroutinefunction(f) for f in (function, getattr(function, "__call__", None)))  # noqa: B004 - not a test of whether it can be called
+
+
+def _call(function: Callable[..., object], arguments: tuple[Any, ...]) -> object:
+    try:
+        return function(*arguments)
+    except StopIteration as error:  # no future can carry it: before Python 3.12 its awaiter would wait for ever
+        raise RuntimeError("a handler raised StopIteration") from error
+
+
 class Fanout(Generic[T]):
-    """All handlers of one informer."""
+    """All handlers of one informer.
+
+    Attributes:
+        ending: to be set when the informer ends, before its tasks are cancelled.
+    """
 
     def __init__(self) -> None:
+        self.ending = asyncio.Event()
         self._buffers: list[Buffer[T]] = []
         self.handlers: list[Handler[T]] = []
         self._tasks: asyncio.TaskGroup | None = None
@@ -184,6 +216,7 @@ class Fanout(Generic[T]):
     def add(self, handler: Handler[T]) -> None:
         """Take in a handler; it starts at once when the informer runs."""
         handler.on_removed = self._forget
+        handler.ending = self.ending
         self.attach(handler.buffer)
         self.handlers.append(handler)
         if self._tasks is not None:

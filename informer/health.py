@@ -8,7 +8,12 @@ from typing import Literal, TypeAlias
 
 from attrs import define, field, frozen
 
+from informer.errors import ApiError
+
 State: TypeAlias = Literal["starting", "live", "stale", "failing", "stopped"]
+
+
+_PERMANENT = frozenset({401, 403, 404})
 
 
 @frozen
@@ -49,6 +54,7 @@ class Pulse:
         now: the wall clock, as an aware datetime, for `last_error_at` only.
         deadline: seconds of silence after which a watch is dead.
         on_failure: called after each failure.
+        refusals: failures in a row that no waiting mends (401, 403, 404).
     """
 
     clock: Callable[[], float]
@@ -60,6 +66,7 @@ class Pulse:
     failing: bool = field(default=False, init=False)
     last_error: BaseException | None = field(default=None, init=False)
     last_error_at: datetime | None = field(default=None, init=False)
+    refusals: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.last_contact = self.clock()
@@ -73,9 +80,15 @@ class Pulse:
         """A request failed."""
         self.failures += 1
         self.failing = True
+        permanent = isinstance(error, ApiError) and error.status in _PERMANENT
+        self.refusals = self.refusals + 1 if permanent else 0
+        self.died(error)
+        self.on_failure()
+
+    def died(self, error: BaseException) -> None:
+        """A bug ended the informer."""
         self.last_error = error
         self.last_error_at = self.now()
-        self.on_failure()
 
     @property
     def silence(self) -> float:
@@ -86,3 +99,14 @@ class Pulse:
     def stale(self) -> bool:
         """Silent for longer than any watch may be."""
         return self.silence > self.deadline
+
+
+def state_of(pulse: Pulse | None, *, synced: bool, ended: bool, overfull: bool) -> State:
+    """The one word for it. `overfull`: more objects are bad than the quarantine allows."""
+    if ended:
+        return "stopped"
+    if overfull or (pulse is not None and pulse.failing):
+        return "failing"
+    if not synced:
+        return "starting"
+    return "stale" if pulse is not None and pulse.stale else "live"

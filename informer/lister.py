@@ -52,11 +52,13 @@ class Lister(Generic[T]):
         state = self._state()
         key = make_key(namespace, name)
         item = state.items.get(key)
+        if item is None:
+            held = state.held.get(key)
+            if held is not None:
+                raise QuarantinedError(held.withheld.entry)
+            item = state.items.get(key)  # in another thread, it may have become readable between the two looks
         if item is not None:
             return item.object
-        held = state.held.get(key)
-        if held is not None:
-            raise QuarantinedError(held.withheld.entry)
         raise NotFoundError(f"no {self._resource} {key!r} in the cache")
 
     def list(
@@ -65,7 +67,7 @@ class Lister(Generic[T]):
         """All objects in scope, in no particular order. O(objects in the namespace); no copy of the objects.
 
         Args:
-            namespace: only this one; None for all.
+            namespace: only this one; None for all, and so is "", as in client-go.
             label_selector: as in `kubectl -l`.
             require_complete: refuse to answer while something in scope is withheld or cannot be identified.
 
@@ -78,6 +80,8 @@ class Lister(Generic[T]):
         if require_complete:
             _require_complete(state, [entry.key for entry in _withheld(state, namespace, label_selector)])
         items = _in_namespace(state, namespace)
+        if require_complete:  # once more, since in another thread one may have left the items meanwhile
+            _require_complete(state, [entry.key for entry in _withheld(state, namespace, label_selector)])
         if label_selector:
             matches = compile_label_selector(label_selector)
             return [item.object for item in items if matches(item.labels)]
@@ -98,7 +102,10 @@ class Lister(Generic[T]):
         if require_complete:
             _require_complete(state, [*state.held])
         bucket = state.indexes[index].buckets.get(value)
-        return [] if bucket is None else [item.object for item in [*bucket.values()]]
+        found = [] if bucket is None else [*bucket.values()]
+        if require_complete:
+            _require_complete(state, [*state.held])  # as in `list`
+        return [item.object for item in found]
 
     def index_values(self, index: str, /) -> Collection[str]:
         """The values under which an index has objects."""
@@ -113,8 +120,12 @@ class Lister(Generic[T]):
         return _withheld(self._state(), namespace, label_selector)
 
     def __len__(self) -> int:
-        """How many objects are in the cache; 0 before the first sync."""
-        return len(self._indexer.state.items)
+        """How many objects are in the cache.
+
+        Raises:
+            NotSyncedError: before the first sync.
+        """
+        return len(self._state().items)
 
     def __bool__(self) -> bool:  # a lister of an empty cache is still a lister
         return True
@@ -144,7 +155,7 @@ class Index(Generic[T]):
 
 def _in_namespace(state: State[T], namespace: str | None) -> builtins.list[Item[T]]:
     # Taken as a list in one step: the writer may be at work in another thread.
-    if namespace is None:
+    if not namespace:
         return [*state.items.values()]
     bucket = state.namespaces.get(namespace)
     return [] if bucket is None else [*bucket.values()]
@@ -152,7 +163,7 @@ def _in_namespace(state: State[T], namespace: str | None) -> builtins.list[Item[
 
 def _withheld(state: State[T], namespace: str | None, label_selector: str) -> builtins.list[QuarantinedObject]:
     entries = [held.withheld.entry for held in [*state.held.values()]]
-    if namespace is not None:
+    if namespace:
         entries = [entry for entry in entries if entry.key.startswith(f"{namespace}/")]
     if label_selector:
         matches = compile_label_selector(label_selector)

@@ -18,6 +18,9 @@ from informer.resource import Resource
 
 T_co = TypeVar("T_co", covariant=True)
 
+WATCH_GRACE = 30.0
+"""Seconds a watch may last beyond its `timeoutSeconds` before it counts as dead."""
+
 
 class Item(Struct, Generic[T_co], gc=False, frozen=True):
     """One good object as the source saw it: identity beside the decoded value.

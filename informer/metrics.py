@@ -48,6 +48,9 @@ class Recorder:
     def undecodable(self, count: int = 1) -> None:
         """An object was judged bad, or had no usable key."""
 
+    def merged(self, count: int) -> None:
+        """So many changes were merged into others, since a handler was behind."""
+
 
 @define(eq=False)
 class _Counting(Recorder):
@@ -63,6 +66,9 @@ class _Counting(Recorder):
 
     def undecodable(self, count: int = 1) -> None:
         self.families.undecodable.labels(self.resource, self.name).inc(count)
+
+    def merged(self, count: int) -> None:
+        self.families.merged.labels(self.resource, self.name).inc(count)
 
 
 _LABELS = ("resource", "informer")
@@ -83,6 +89,7 @@ class _Families:
     requests: Any
     events: Any
     undecodable: Any
+    merged: Any
     informers: weakref.WeakKeyDictionary[Observed, tuple[str, str]] = field(factory=weakref.WeakKeyDictionary)
 
     def collect(self) -> Iterator[Any]:
@@ -90,7 +97,11 @@ class _Families:
         from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - see the module's docstring
 
         rows: dict[tuple[str, str], tuple[float, ...]] = {}
-        for informer, labels in list(self.informers.items()):
+        for reference in self.informers.keyrefs():  # in one step: a scrape is often another thread's
+            informer = reference()
+            labels = None if informer is None else self.informers.get(informer)
+            if informer is None or labels is None:
+                continue
             health = informer.health
             rows[labels] = (
                 informer.size,
@@ -139,6 +150,12 @@ def _make(registry: CollectorRegistry) -> _Families:
         events=Counter("informer_events", "Changes that reached the store.", (*_LABELS, "type"), registry=registry),
         undecodable=Counter(
             "informer_decode_failures", "Objects seen that could not be read, each time.", _LABELS, registry=registry
+        ),
+        merged=Counter(
+            "informer_merged_changes",
+            "Changes that a handler was spared, since it was more than max_backlog behind.",
+            _LABELS,
+            registry=registry,
         ),
     )
     registry.register(families)

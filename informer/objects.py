@@ -27,6 +27,8 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
         namespace: `metadata.namespace`, empty when cluster-scoped.
         uid: `metadata.uid`.
         resource_version: `metadata.resourceVersion`, opaque.
+        passed: the projection whose fields were found fine while the head was read, which spares a second pass over the
+            bytes; None when nobody has looked.
     """
 
     raw: bytes
@@ -35,6 +37,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
     uid: str = ""
     resource_version: str = ""
     _metadata: ObjectMeta | None = None
+    passed: object = None
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:

@@ -16,7 +16,7 @@ from attrs import define, evolve
 
 from informer._course import PAGE_SIZE, Course, Next, Phase
 from informer._silence import Silence
-from informer._sink import Collected, Sink
+from informer._sink import Collected, Sink, SinkError, sinking
 from informer._slices import Slices
 from informer.backoff import Backoff, Limiter
 from informer.errors import ApiError, InformerError
@@ -100,7 +100,11 @@ class Reflector(Generic[T]):
         await done
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run until cancelled.
+
+        Raises:
+            Exception: the sink raised it. Whatever the source raises is met by another attempt.
+        """
         phase = self._course.complete_list
         try:
             while True:
@@ -111,6 +115,8 @@ class Reflector(Generic[T]):
                 phase, error = await self._attempt(phase)
                 if error is not None:
                     await self._fail(error)
+        except SinkError as failure:
+            raise (failure.__cause__ or failure) from None
         finally:
             for waiter in self._relists:
                 if not waiter.done():
@@ -151,9 +157,12 @@ class Reflector(Generic[T]):
 
     def _healthy(self) -> None:
         """The server gave what was asked for, so a row of failures is over."""
+        self._pulse.contact()
+        self._recovered()
+
+    def _recovered(self) -> None:
         if self._pulse.failures:
             _log.info("%s: the server answers again after %d failures", self._course.name, self._pulse.failures)
-        self._pulse.contact()
         self._pulse.failures = 0
 
     # ------------------------------------------------------------------ LIST
@@ -181,6 +190,7 @@ class Reflector(Generic[T]):
                 return collected, await self._pages(collected, options)
             except _TokenExpiredError as error:
                 _log.info("%s: listing again from the start: %s", self._course.name, error)
+            await self._limiter.wait()
         collected = self._sink.collect()
         return collected, await self._pages(collected, evolve(first, resource_version="", limit=None))
 
@@ -197,18 +207,20 @@ class Reflector(Generic[T]):
                 raise
             self._pulse.contact()
             version = page.resource_version if version is None else version
-            collected.unidentifiable += page.unidentifiable
-            for event in page.items:
-                collected.add(event)
-                if slices.due():
-                    await slices.breathe()
+            with sinking():
+                collected.unidentifiable += page.unidentifiable
+                for event in page.items:
+                    collected.add(event)
+                    if slices.due():
+                        await slices.breathe()
             if not page.continue_token:
                 return version
             self._course.paged = self._course.paged or not self._course.synced
             options = ListOptions(limit=options.limit, continue_token=page.continue_token)
 
     async def _publish(self, collected: Collected[T], version: str, waiting: list[asyncio.Future[None]]) -> None:
-        await collected.publish(version)
+        with sinking():
+            await collected.publish(version)
         self._course.published(version)
         self._healthy()
         for waiter in waiting:
@@ -240,6 +252,7 @@ class Reflector(Generic[T]):
                     lived = loop.time() - opened
                     if self._backoff.survived(lived):
                         course.healthy()
+                        self._recovered()
                     if watch.initial is not None and not silence.expired:
                         course.stream_ended_unmarked()
         finally:
@@ -264,6 +277,8 @@ class Reflector(Generic[T]):
                 await slices.breathe()
             if isinstance(event, Bookmark):
                 if watch.initial is None:
+                    with sinking():
+                        sink.bookmark(event)
                     self._bookmark(event, silence)
                 elif event.initial_events_end:
                     collected, watch.initial = watch.initial, None
@@ -274,7 +289,10 @@ class Reflector(Generic[T]):
                 else:
                     watch.initial.unidentifiable += event.unidentifiable
             elif watch.initial is None:
-                sink.apply(event)
+                try:  # costs nothing, as `with` would here
+                    sink.apply(event)
+                except Exception as error:
+                    raise SinkError from error
                 course.advance(event.resource_version)
             elif isinstance(event, Deleted):
                 watch.initial.discard(event.key)
@@ -282,7 +300,6 @@ class Reflector(Generic[T]):
                 watch.initial.add(event)
 
     def _bookmark(self, bookmark: Bookmark, silence: Silence) -> None:
-        self._sink.bookmark(bookmark)
         if bookmark.unidentifiable:  # an event in disguise, not the server's own bookmark
             self._course.advance(bookmark.resource_version)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Self
 from urllib.parse import quote
 
@@ -34,6 +35,8 @@ _CLUSTER_SCOPED = frozenset(
     }
 )
 
+_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
+
 
 @frozen
 class Resource:
@@ -62,7 +65,7 @@ class Resource:
 
     def __attrs_post_init__(self) -> None:
         for part, text in (("group", self.group or "core"), ("version", self.version), ("plural", self.plural)):
-            if not text or text != quote(text, safe=""):
+            if text in {"", ".", ".."} or text != quote(text.lower(), safe=""):
                 msg = f"{part} {text!r} of a Resource must be a plain lower-case name, such as 'nodepools'"
                 raise ValueError(msg)
         if (self.group, self.plural) == ("", "secrets"):
@@ -73,14 +76,15 @@ class Resource:
         """Read kubectl's full form, `plural.version.group`; the core group is left out: `pods.v1`.
 
         Kubernetes' own cluster-scoped resources are recognised. For a cluster-scoped custom resource, use the
-        constructor with `namespaced=False`.
+        constructor with `namespaced=False`; also for a version that is not named like `v1` or `v2beta1`, since here
+        `deployments.apps` would be read as a version.
 
         Raises:
             ValueError: the text has no version; the message shows the form.
         """
         plural, _, rest = text.partition(".")
         version, _, group = rest.partition(".")
-        if not plural or not version:
+        if not plural or not _VERSION.fullmatch(version):
             msg = f"{text!r} does not name a resource; write plural.version.group, such as 'pods.v1' or 'deployments.v1.apps'"
             raise ValueError(msg)
         return cls(group, version, plural, namespaced=(group, plural) not in _CLUSTER_SCOPED)
@@ -96,6 +100,9 @@ class Resource:
         Raises:
             ValueError: a namespace for a cluster-scoped resource.
         """
+        for text in (namespace, name):
+            if text in {".", ".."}:  # a URL library would take it for a step
+                raise ValueError(f"{text!r} is no name of an object or namespace")
         if namespace and not self.namespaced:
             msg = f"{self} is cluster-scoped: a namespace ({namespace!r}) makes no sense here"
             raise ValueError(msg)

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from informer import metrics
 from informer._buffer import Buffer, iterate
 from informer._cache import Cache
 from informer._course import is_decimal
 from informer._lifetime import Lifetime, plain
-from informer.api import WATCH_GRACE
 from informer.changes import Change
-from informer.errors import ApiError, InformerError, SyncError
-from informer.handlers import Callbacks, Handler
-from informer.health import Health, Pulse
+from informer.errors import InformerError, SyncError
+from informer.handlers import Callbacks, Handler, is_asynchronous
+from informer.health import Health, Pulse, state_of
 from informer.lister import Index, Lister
-from informer.listerwatcher import ListerWatcher
+from informer.listerwatcher import WATCH_GRACE, ListerWatcher
 from informer.options import InformerOptions
 from informer.problems import QuarantinedObject
 from informer.reflector import WATCH_TIMEOUT, Reflector, describe
 
 T = TypeVar("T")
 
-# Refusals that no waiting of ours mends. Repeated this often, they end a `wait_for_sync` that has no timeout.
-_PERMANENT = frozenset({401, 403, 404})
-_PERMANENT_FAILURES = 3
+# So many refusals in a row that no waiting of ours mends end a `wait_for_sync` that has no timeout.
+_HOPELESS = 3
 
 
 class SharedInformer(Generic[T]):
@@ -49,7 +46,8 @@ class SharedInformer(Generic[T]):
         self._source = source
         self._options = InformerOptions() if options is None else options
         self._cache: Cache[T] = Cache()
-        self._lister: Lister[T] = Lister(self._cache.indexer, source.resource, lambda: self._cache.synced)
+        cache = self._cache  # not `self`: an informer that nobody needs any more goes at once, and its metrics with it
+        self._lister: Lister[T] = Lister(cache.indexer, source.resource, lambda: cache.synced)
         self._lifetime: Lifetime | None = None
         self._reflector: Reflector[T] | None = None
         self._pulse: Pulse | None = None
@@ -66,6 +64,7 @@ class SharedInformer(Generic[T]):
         Raises:
             RuntimeError: it was started before.
         """
+        self._must_be_new()
         lifetime = Lifetime()
         await lifetime.enter()
         self.start_in(lifetime)
@@ -84,8 +83,7 @@ class SharedInformer(Generic[T]):
         Raises:
             RuntimeError: it was started before.
         """
-        if self._lifetime is not None:
-            raise RuntimeError(f"the informer of {self._source.resource} was started before; make a new one")
+        self._must_be_new()
         self._lifetime = lifetime
         self._pulse = Pulse(
             clock=asyncio.get_running_loop().time,
@@ -103,30 +101,42 @@ class SharedInformer(Generic[T]):
             recorder=self._cache.recorder,
             initial_list=self._options.initial_list,
         )
-        lifetime.spawn(self._run(self._reflector), name=f"informer {self._source.resource}")
+        task = lifetime.spawn(self._run(self._reflector, self._pulse), name=f"informer {self._source.resource}")
+        task.add_done_callback(lambda _: self._cache.end())  # no `finally`: cancelled at once, a task never comes to it
 
-    async def _run(self, reflector: Reflector[T]) -> None:
+    def _must_be_new(self) -> None:
+        if self._lifetime is not None:
+            raise RuntimeError(f"the informer of {self._source.resource} was started before; make a new one")
+
+    async def _run(self, reflector: Reflector[T], pulse: Pulse) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._cache.fanout.start(tasks)
                 if self._options.resync_period is not None:
                     tasks.create_task(self._resync(self._options.resync_period), name="resync")
-                await reflector.run()
-        except BaseExceptionGroup as group:
-            self._cause = plain(group)
-            raise self._cause from None
+                await self._until_the_end(reflector.run())
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._cause = error
-            raise
-        finally:
-            self._cache.end()
+            self._cause = plain(error)
+            pulse.died(self._cause)
+            if error is self._cause:
+                raise
+            raise self._cause from None
 
     async def _resync(self, period: float) -> None:
-        while True:
-            await asyncio.sleep(period)
-            await self._cache.resync()
+        async def forever() -> None:
+            while True:
+                await asyncio.sleep(period)
+                await self._cache.resync()
+
+        await self._until_the_end(forever())
+
+    async def _until_the_end(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        finally:
+            self._cache.fanout.ending.set()  # before the handlers are cancelled
 
     async def stopped(self) -> BaseException | None:
         """Wait for the end; returns the bug that caused it, None when it was asked to end."""
@@ -150,7 +160,7 @@ class SharedInformer(Generic[T]):
             ValueError: there is an index of that name.
             TypeError: `values` is a coroutine function.
         """
-        if inspect.iscoroutinefunction(values):
+        if is_asynchronous(values):
             raise TypeError(f"the function of index {name!r} must not be a coroutine function")
         self._cache.indexer.add_index(name, values)
         return Index(self._lister, name)
@@ -184,7 +194,7 @@ class SharedInformer(Generic[T]):
         functions = [f for f in (on_add, on_update, on_delete, on_quarantined, on_change) if f is not None]
         if not functions:
             raise TypeError("a handler needs at least one function, such as on_add or on_change")
-        if in_thread and any(inspect.iscoroutinefunction(f) for f in functions):
+        if in_thread and any(is_asynchronous(f) for f in functions):
             raise TypeError("in_thread is for plain functions; a coroutine function runs on the event loop")
         handler = Handler(
             name or getattr(functions[0], "__qualname__", type(functions[0]).__name__),
@@ -196,7 +206,7 @@ class SharedInformer(Generic[T]):
         return handler
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Change[T]]]:
-        """The changes as an iterator, every object first as an initial add; ends with the informer.
+        """The changes as an iterator, every object first as an initial add; ends with the informer, or with the context.
 
         Raises:
             InformerError: the informer has ended; from the iterator, when a bug ended it.
@@ -207,15 +217,19 @@ class SharedInformer(Generic[T]):
     async def _changes(self) -> AsyncIterator[AsyncIterator[Change[T]]]:
         buffer = self._new_buffer()
         self._cache.fanout.attach(buffer)
+        changes = iterate(buffer, lambda: self._cause)
         try:
-            yield iterate(buffer, lambda: self._cause)
+            yield changes
         finally:
             self._cache.fanout.detach(buffer)
+            buffer.close()
+            with suppress(RuntimeError):  # another task waits inside, and has been woken
+                await changes.aclose()
 
     def _new_buffer(self) -> Buffer[T]:
         if self._cache.ended:
             raise InformerError(f"the informer of {self._source.resource} has ended")
-        buffer: Buffer[T] = Buffer(self._options.max_backlog)
+        buffer: Buffer[T] = Buffer(self._options.max_backlog, self._cache.merged)
         if self._cache.synced:
             buffer.snapshot(self._cache.indexer.state)
         return buffer
@@ -231,38 +245,38 @@ class SharedInformer(Generic[T]):
 
         Raises:
             SyncError: not synced in time; says what the server answered last.
+            InformerError: the informer was not started.
         """
-        if self._lifetime is None:
-            raise InformerError(f"the informer of {self._source.resource} was not started; use it in `async with`")
+        self._must_be_started()
         try:
             async with asyncio.timeout(timeout):
                 await self._cache.wait(
-                    lambda: self._cache.synced or self._cache.ended or (timeout is None and self._hopeless())
+                    lambda: self._cache.synced or self._cache.ended or (timeout is None and self._hopeless)
                 )
         except TimeoutError:
             raise SyncError(f"{self.laggard()} (waited {timeout:g} s)") from self._last_error()
         if not self._cache.synced:
             raise SyncError(self.laggard()) from self._last_error()
 
+    def _must_be_started(self) -> None:
+        if self._lifetime is None:
+            raise InformerError(f"the informer of {self._source.resource} was not started; use it in `async with`")
+
     def laggard(self) -> str:
         """Why this informer is not synced, in one line."""
         name = self._source.resource
         error = self._last_error()
         if error is None:
-            return f"{name} is not synced: no answer from the server yet"
+            why = "the informer has ended" if self._cache.ended else "no answer from the server yet"
+            return f"{name} is not synced: {why}"
         return f"{name} is not synced: {describe(error, name)}"
 
     def _last_error(self) -> BaseException | None:
         return self._cause or (None if self._pulse is None else self._pulse.last_error)
 
+    @property
     def _hopeless(self) -> bool:
-        pulse = self._pulse
-        return (
-            pulse is not None
-            and pulse.failures >= _PERMANENT_FAILURES
-            and isinstance(pulse.last_error, ApiError)
-            and pulse.last_error.status in _PERMANENT
-        )
+        return self._pulse is not None and self._pulse.refusals >= _HOPELESS
 
     async def wait_for_version(self, resource_version: str, /, *, timeout: float) -> None:  # noqa: ASYNC109 - as above
         """Return once the cache is at least at that version: read your own write.
@@ -270,14 +284,19 @@ class SharedInformer(Generic[T]):
         Raises:
             ValueError: the version is no decimal, so it has no order.
             TimeoutError: not in time.
-            InformerError: the informer has ended.
+            InformerError: the informer was not started, or ended before.
         """
+        self._must_be_started()
         if not is_decimal(resource_version):
             raise ValueError(f"resource version {resource_version!r} is no decimal number, so it cannot be ordered")
         wanted = int(resource_version)
-        async with asyncio.timeout(timeout):
-            await self._cache.wait(lambda: self._cache.ended or self._cache.reached(wanted))
-        if self._cache.ended:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._cache.wait(lambda: self._cache.ended or self._cache.reached(wanted))
+        except TimeoutError:
+            here = f"{self._source.resource} is at version {self._cache.version or 'none'}"
+            raise TimeoutError(f"{here}, not yet at {resource_version} (waited {timeout:g} s)") from None
+        if not self._cache.reached(wanted):
             raise InformerError(f"the informer of {self._source.resource} has ended")
 
     async def relist(self) -> None:
@@ -305,19 +324,10 @@ class SharedInformer(Generic[T]):
     @property
     def health(self) -> Health:
         """How it is doing now; safe to ask at any time and from any thread."""
-        pulse, cache = self._pulse, self._cache
+        pulse, cache, error = self._pulse, self._cache, self._last_error()
         overfull = bool(getattr(getattr(self._source, "quarantine", None), "overfull", False))
-        error = self._last_error()
-        if cache.ended:
-            state: Any = "stopped"
-        elif overfull or (pulse is not None and pulse.failing):
-            state = "failing"
-        elif not cache.synced:
-            state = "starting"
-        else:
-            state = "stale" if pulse is not None and pulse.stale else "live"
         return Health(
-            state=state,
+            state=state_of(pulse, synced=cache.synced, ended=cache.ended, overfull=overfull),
             synced=cache.synced,
             complete=self._lister.complete,
             quarantined=len(cache.indexer.state.held),

@@ -6,18 +6,16 @@ cannot interrupt; a relist builds a whole new state aside and swaps it in, so a 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from attrs import define, field
 
+from informer._index import IndexData
 from informer._slices import Slices
 from informer.changes import Added, Change, Quarantined, Removed, Updated
 from informer.listerwatcher import Deleted, Item, Withheld
 from informer.objects import KubeObject, same_content
-
-_log = logging.getLogger("informer.store")
 
 T = TypeVar("T")
 
@@ -40,50 +38,6 @@ class Held(Generic[T]):
 
     withheld: Withheld
     last_good: Item[T] | None
-
-
-@define(eq=False)
-class IndexData(Generic[T]):
-    """One index: which objects have which value, and the way back for removal."""
-
-    name: str
-    values: Callable[[T], Iterable[str]]
-    buckets: dict[str, dict[str, Item[T]]] = field(factory=dict)
-    by_key: dict[str, tuple[str, ...]] = field(factory=dict)
-    failed: dict[str, str] = field(factory=dict)  # key -> version whose failure was logged
-
-    def empty_copy(self) -> IndexData[T]:
-        """The same index over nothing."""
-        return IndexData(self.name, self.values, failed=self.failed)
-
-    def put(self, item: Item[T]) -> None:
-        """Enter an object under its values, and under no others."""
-        self.drop(item.key)
-        try:
-            found = tuple(self.values(item.object))
-            if not all(isinstance(value, str) for value in found):
-                raise TypeError(f"an index function returns strings, not {found!r:.200}")  # noqa: TRY301 - same handling
-        except Exception:  # noqa: BLE001 - a user's function may raise anything, and it is logged
-            # Stored and unindexed: a bug in one index function must not take an object from every reader.
-            if self.failed.get(item.key) != item.resource_version:
-                self.failed[item.key] = item.resource_version
-                _log.exception(
-                    "index %r cannot be computed for %s; the object is under no key of it", self.name, item.key
-                )
-            return
-        if self.failed:
-            self.failed.pop(item.key, None)
-        if found:
-            self.by_key[item.key] = found
-            for value in found:
-                self.buckets.setdefault(value, {})[item.key] = item
-
-    def drop(self, key: str) -> None:
-        """Remove an object; an empty bucket goes too (kubernetes#84959)."""
-        for value in self.by_key.pop(key, ()):
-            bucket = self.buckets.get(value)
-            if bucket is not None and bucket.pop(key, None) is not None and not bucket:
-                del self.buckets[value]
 
 
 def namespace_of(key: str) -> str:
@@ -156,11 +110,13 @@ class Indexer(Generic[T]):
                 state.put(event)
             if held is not None:
                 del state.held[key]
+        elif isinstance(event, Withheld):
+            # In its new place before it leaves the old one, as above: to no thread is it absent for a moment.
+            state.held[key] = Held(event, last_good(old, held, event))
+            state.drop(key)
         else:
             state.drop(key)
-            if isinstance(event, Withheld):
-                state.held[key] = Held(event, last_good(old, held, event))
-            elif held is not None:
+            if held is not None:
                 del state.held[key]
         return notes
 
@@ -213,6 +169,8 @@ class Replacement(Generic[T]):
             if slices.due():
                 await slices.breathe()
             if key not in self._found:
+                for index in new.indexes.values():
+                    index.failed.pop(key, None)
                 by_kind[Removed] += what_happened(old.items.get(key), old.held.get(key), Deleted(key, "", "", None))
         for key, event in self._found.items():
             if slices.due():
@@ -229,10 +187,13 @@ class Replacement(Generic[T]):
                 new.held[key] = Held(event, last_good(before, held, event))
             for note in what_happened(before, held, event):
                 by_kind[type(note.change)].append(note)
-        for name in old.indexes.keys() - new.indexes.keys():  # added while this was being built
-            late = new.indexes[name] = old.indexes[name].empty_copy()
-            for item in new.items.values():
-                late.put(item)
+        while late := old.indexes.keys() - new.indexes.keys():  # added while this was being built
+            for name in late:
+                index = new.indexes[name] = old.indexes[name].empty_copy()
+                for item in new.items.values():
+                    if slices.due():
+                        await slices.breathe()
+                    index.put(item)
         return new, [note for notes in by_kind.values() for note in notes]
 
 

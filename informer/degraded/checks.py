@@ -77,7 +77,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-_STEP = re.compile(r'\[\*\]|\["((?:[^"\\]|\\.)+)"\]|(?:^|\.)([^.\[\]"*]+)')
+_STEP = re.compile(r'\[\*\]|\["((?:[^"\\]|\\.)+)"\]|(?:^|(?<=.)\.)([^.\[\]"*]+)')
 
 
 def parse_path(text: str) -> Steps:

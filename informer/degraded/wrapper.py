@@ -100,10 +100,18 @@ class DegradedListerWatcher(Generic[T_co]):
                 "a DegradedListerWatcher over another would judge everything twice: give one of them more checks"
             )
         self._judging = Judging(checks, decode)
-        self._delegate = delegate
+        self._delegate = self._reading(delegate)
         self._quarantine = Quarantine() if quarantine is None else quarantine
         self._bad = self._quarantine.claim(delegate.resource)
         self._unfinished: OrderedDict[str, _Collection] = OrderedDict()
+
+    def _reading(self, delegate: ListerWatcher[KubeObject]) -> ListerWatcher[KubeObject]:
+        """The source, looking at the checked fields in its own pass over the bytes if it can: `ApiListerWatcher.reading`."""
+        # Asked of the class: a proxy that hands on every attribute must not be taken for what it stands before.
+        reading = getattr(type(delegate), "reading", None)
+        if self._judging.projection is None or reading is None:
+            return delegate
+        return cast("ListerWatcher[KubeObject]", reading(delegate, self._judging.projection))
 
     @property
     def resource(self) -> Resource:

@@ -53,6 +53,9 @@ def _resources(group: str, version: str, known: list[Served]) -> dict[str, Any]:
         entries.append({"name": resource.plural, **base, "singularName": one.kind.lower(), "verbs": list(_VERBS)})
         if one.has_status:
             entries.append({"name": f"{resource.plural}/status", **base, "verbs": ["get", "patch", "update"]})
-        entries.extend({"name": f"{resource.plural}/{name}", **base, "verbs": ["create"]} for name in one.subresources)
+        for name, handler in one.subresources.items():
+            # A subresource may be of another kind than its parent, as Eviction of policy/v1 is: then its handler says so.
+            other = getattr(handler, "discovery", {})
+            entries.append({"name": f"{resource.plural}/{name}", **base, "verbs": ["create"], **other})
     group_version = f"{group}/{version}" if group else version
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}

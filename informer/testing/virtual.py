@@ -81,8 +81,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             executor = self._executor
         job = executor.submit(func, *args)
         self._jobs += 1
+        future = asyncio.wrap_future(job, loop=self)
         job.add_done_callback(self._job_is_over)
-        return asyncio.wrap_future(job, loop=self)
+        return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109  # the base's signature since 3.12
         """As asyncio's, without a time limit: virtual time would use it up at once."""
@@ -90,7 +91,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor()
 
     def _job_is_over(self, _job: concurrent.futures.Future[Any]) -> None:
-        # Runs in the job's thread. The count changes in the loop, behind the result that wrap_future has queued before.
+        # Runs in the job's thread, after wrap_future's callback: time must not move between the job's end and its result.
         if not self.is_closed():
             self.call_soon_threadsafe(self._forget_job)
 

@@ -290,3 +290,4 @@ async def test_client_that_leaves(server: FakeApiServer, http: Http):
         assert server.open_watches() == 1
     await server.wait_until(lambda: server.open_watches() == 0)
     assert loop_time() == 1000
+    assert server.table(WIDGETS)[0].table.listeners == set()

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from informer.errors import ApiError
 from informer.listerwatcher import Bookmark, Deleted, Event, Item, ListerWatcher, ListOptions, WatchOptions, Withheld
 from informer.objects import KubeObject, ObjectMeta
 from informer.problems import QuarantinedObject
-from informer.testing import FakeListerWatcher, now
+from informer.testing import FakeListerWatcher, now, run
 
 from .conftest import CLUSTERS, WIDGETS
 
@@ -247,3 +249,49 @@ async def test_cancelled_reader(source: FakeListerWatcher):
         await task
     assert source.open_watches == 0
     assert loop_time() == 1001
+
+
+OPERATIONS = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["1", "2", None])), max_size=25)
+
+
+@settings(deadline=None, max_examples=60)
+@given(before=OPERATIONS, after=OPERATIONS, limit=st.sampled_from([None, 1, 2]))
+def test_list_and_watch_lead_to_the_servers_state(before, after, limit):
+    """When a client lists in pages while objects change and then watches, it should end with what a fresh list shows."""
+
+    def play(source: FakeListerWatcher, operations: list[tuple[str, str | None]]) -> None:
+        present = {obj["metadata"]["name"] for obj in source.cluster.objects(WIDGETS)}
+        for name, label in operations:
+            if label is None:
+                if name in present:
+                    source.delete(name)
+                present.discard(name)
+            elif name in present:
+                source.update(name, None, labels={"x": label})
+            else:
+                source.create(name, labels={"x": label})
+                present.add(name)
+
+    async def main() -> None:
+        source = FakeListerWatcher(WIDGETS, label_selector="x=1")
+        play(source, before)
+        page = await source.list(ListOptions(limit=limit))
+        known = {item.key: item.resource_version for item in page.items}
+        version = page.resource_version
+        half = len(after) // 2
+        play(source, after[:half])
+        while page.continue_token:
+            page = await source.list(ListOptions(limit=limit, continue_token=page.continue_token))
+            known |= {item.key: item.resource_version for item in page.items}
+            assert page.resource_version == version
+        async with source.watch(WatchOptions(resource_version=version, timeout=10)) as events:
+            asyncio.get_running_loop().call_later(5, play, source, after[half:])
+            async for event in events:
+                match event:
+                    case Item(key=key, resource_version=at):
+                        known[key] = at
+                    case Deleted(key=key):
+                        del known[key]
+        assert known == {item.key: item.resource_version for item in (await source.list(ListOptions(limit=None))).items}
+
+    run(main())

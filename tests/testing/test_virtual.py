@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -9,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from informer.testing.virtual import EPOCH, START, DeadlockError, VirtualClock, VirtualTimeLoop, now, run
+from informer.testing.virtual import (
+    EPOCH,
+    START,
+    DeadlockError,
+    VirtualClock,
+    VirtualTimeLoop,
+    _JumpingSelector,
+    now,
+    run,
+)
 
 
 def loop_time() -> float:
@@ -238,3 +248,35 @@ def test_run_raises_what_the_coroutine_raised():
 
     with pytest.raises(LookupError, match="x"):
         run(main())
+
+
+class SlowKernel(selectors.DefaultSelector):
+    """A selector whose socket has news only for whoever listens for a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files = 2
+        self.news = ["an event"]
+
+    def get_map(self):
+        return {fd: selectors.SelectorKey(fd, fd, selectors.EVENT_READ, None) for fd in range(self.files)}
+
+    def select(self, timeout=None):
+        return self.news if timeout else []
+
+
+@pytest.mark.parametrize(
+    ("files", "news", "events", "passed"),
+    [(2, ["an event"], ["an event"], 0), (2, [], [], 30), (1, ["unheard"], [], 30)],
+    ids=["socket with news", "silent socket", "no socket"],
+)
+def test_grace_before_a_jump(files: int, news: list[str], events: list[str], passed: float):
+    """When sockets are open, it should listen for a moment before it jumps; without any, it should jump at once."""
+    loop, kernel = VirtualTimeLoop(), SlowKernel()
+    kernel.files, kernel.news = files, news
+    try:
+        assert _JumpingSelector(loop, kernel).select(30) == events
+        assert loop.time() == START + passed
+    finally:
+        kernel.close()
+        loop.close()

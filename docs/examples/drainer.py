@@ -1,0 +1,98 @@
+"""A small operator that drains the nodes of several pools in one pass, as a reconciler would.
+
+Four habits keep it polite and prompt:
+
+* one throttle for the whole process, one key per node: a refused node is left alone for 30 s, the others are not;
+* one deadline per drain, looked at before the gate: a limit shorter than the interval still ends in time;
+* one result per pass: the earliest wish wins, and a pool that raises hides nobody else's;
+* one condition per pool, written only when its text changes, and the text is the same on the passes between two attempts.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from attrs import define, field, frozen
+
+from eviction import (
+    CallsApi,
+    Deadline,
+    EvictionThrottle,
+    NodeResult,
+    PassResults,
+    PodRef,
+    RefusalKind,
+    Requeue,
+    evict_node,
+    soonest,
+)
+
+log = logging.getLogger("drainer")
+
+# Says nothing about the pods, so it is no reason to call a drain blocked.
+SERVER_TROUBLE = frozenset({RefusalKind.OVERLOADED, RefusalKind.TRANSIENT})
+
+
+@frozen
+class Pool:
+    """What a custom resource would say: the nodes to drain, since when, and how long it may take."""
+
+    name: str
+    nodes: Mapping[str, Sequence[PodRef]]
+    started_at: datetime
+    timeout: float | None = None
+
+
+@define
+class Drainer:
+    """Holds what lives longer than a pass. Losing it in a restart costs one attempt per blocked node."""
+
+    api: CallsApi
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    throttle: EvictionThrottle = field(init=False)
+    conditions: dict[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.throttle = EvictionThrottle(interval=30.0, clock=self.clock)
+
+    async def one_pass(self, pools: Sequence[Pool]) -> Requeue:
+        """Drain what can be drained now; the answer is when to call again."""
+        mark = self.throttle.mark()
+        results = PassResults(floor=2.0)
+        for pool in pools:
+            with results.collect(pool.name) as report:
+                report(await self._drain(pool))
+        self.throttle.prune({(node, pool.name) for pool in pools for node in pool.nodes}, mark=mark)
+        for name, error in results.errors.items():
+            log.error("pool %s: %s", name, error)
+        log.debug("next pass: %s, because of %s", results.requeue, results.source)
+        return results.requeue
+
+    async def _drain(self, pool: Pool) -> Requeue:
+        deadline = Deadline.since(pool.started_at, pool.timeout, now=self.now(), clock=self.clock)
+        if deadline.expired:
+            self._set_condition(pool, "TimedOut")
+            return Requeue.DONE
+        passes = [
+            await evict_node(self.api, (node, pool.name), pods, throttle=self.throttle, deadline=deadline)
+            for node, pods in pool.nodes.items()
+        ]
+        if not any(_only_server_trouble(result) for result in passes):
+            blocked = sorted(result.message for result in passes if result.message)
+            self._set_condition(pool, f"DrainBlocked: {'; '.join(blocked)}" if blocked else "Draining")
+        return soonest(*(result.requeue for result in passes))
+
+    def _set_condition(self, pool: Pool, text: str) -> None:
+        if self.conditions.get(pool.name) != text:
+            self.conditions[pool.name] = text
+            log.info("pool %s: %s", pool.name, text)  # here a real operator patches the status
+
+
+def _only_server_trouble(result: NodeResult) -> bool:
+    refusal = result.denied.refusal if result.denied is not None else None
+    kinds = {refusal.kind} if refusal is not None else {one.kind for one in result.blocked.values()}
+    return bool(kinds) and kinds <= SERVER_TROUBLE

@@ -1,0 +1,85 @@
+"""What is run on every change: `nox -l` lists it, and each session installs what it needs from pyproject's groups."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import nox
+
+nox.needs_version = ">=2025.2.9"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.error_on_external_run = True
+nox.options.reuse_existing_virtualenvs = True
+
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
+SUPPORTED = ["3.11", "3.12", "3.13"]
+# `nox -s tests` asks for one Python and gets the one that is there; `nox -t all-pythons` adds the others that are installed.
+OTHERS = [version for version in SUPPORTED if version != RUNNING]
+
+nox.options.sessions = ["tests", "lint", "types", "docs"]
+
+
+def _install(session: nox.Session, *groups: str) -> None:
+    session.install("-e", ".", *(f"--group={group}" for group in groups))
+
+
+def _pytest(session: nox.Session, *arguments: str) -> None:
+    session.run("python", "-m", "pytest", *arguments, *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """The tests that need no server, on the running Python."""
+    _install(session, "tests", "types")
+    _pytest(session, "-m", "not real")
+
+
+@nox.session(python=OTHERS, tags=["all-pythons"])
+def tests_on(session: nox.Session) -> None:
+    """The same on the other supported Pythons, where installed."""
+    _install(session, "tests", "types")
+    _pytest(session, "-m", "not real")
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The same tests, and which lines they reach."""
+    _install(session, "tests", "types")
+    session.run("coverage", "run", "-m", "pytest", "-m", "not real", *session.posargs)
+    session.run("coverage", "report", "--skip-covered", "--show-missing")
+
+
+@nox.session
+def real(session: nox.Session) -> None:
+    """The tests against real API servers: INFORMER_TEST_KUBECONFIGS names their kubeconfigs, as PATH names directories."""
+    if not os.environ.get("INFORMER_TEST_KUBECONFIGS"):
+        session.error("INFORMER_TEST_KUBECONFIGS names no kubeconfig; every test would be skipped")
+    _install(session, "tests", "types")
+    _pytest(session, "-m", "real", "tests/real")
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, both ways."""
+    session.install("--group=lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy --strict over both packages, and over programs that use them as a user would."""
+    _install(session, "types")
+    session.run("mypy", "--strict", "informer", "eviction", "tests/typing")
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The HTML pages, where every warning is an error. `nox -s docs -- serve` shows them."""
+    _install(session, "docs")
+    shutil.rmtree("docs/_build", ignore_errors=True)
+    session.run("python", "-m", "sphinx", "-W", "-n", "--keep-going", "-E", "-b", "html", "docs", "docs/_build/html")
+    if session.posargs == ["serve"]:
+        session.run("python", "-m", "http.server", "--directory", "docs/_build/html")

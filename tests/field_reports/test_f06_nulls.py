@@ -1,0 +1,44 @@
+"""F06: null where a list is expected, null inside a list, and items that nobody can name."""
+
+from __future__ import annotations
+
+import pytest
+
+from .world import SILENT, L, W, World
+
+
+@pytest.mark.parametrize("absent", [False, True], ids=["items is null", "no items"])
+async def test_f06_a_list_without_items_is_an_empty_one(world: World, absent: bool) -> None:
+    body = {"kind": "WidgetList", "apiVersion": "example.test/v1", "metadata": {"resourceVersion": "7"}}
+    world.on_list(body if absent else body | {"items": None})
+    world.on_watch(SILENT)
+    async with world.follow() as follower:
+        assert follower.informer.health.synced
+        assert follower.store == []
+        assert follower.informer.lister.complete
+        assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=7"]
+        assert not world.log.at(30)
+
+
+async def test_f06_null_is_judged_where_it_stands(world: World) -> None:
+    specs = {"n1": {"ports": None}, "n2": {"ports": [80, None]}, "n3": {}}
+    items: list = [W(name, "1", spec=spec) for name, spec in specs.items()]
+    items += [W("n4", "1") | {"spec": None}, W("n5", "1"), None]
+    del items[4]["spec"]
+    items.append({"spec": {"tier": "without metadata"}})
+    unnamed = W("x", "1")
+    unnamed["metadata"]["name"] = 42
+    items.append(unnamed)
+    items.append({"metadata": None})
+    world.on_list(L("7", items))
+    async with world.follow() as follower:
+        assert follower.store == ["n1", "n3", "n4", "n5"]
+        assert follower.bad == {"team-a/n2": ["spec.ports[1]"]}
+        assert follower.entry("n2").problems[0].value == "null"
+        assert [call for call in follower.calls if call.startswith("add")] == ["add n1", "add n3", "add n4", "add n5"]
+        said = sorted(record.getMessage() for record in world.log.errors("unidentifiable item at index"))
+        assert [f"index {i}" in text for i, text in enumerate(said, start=5)] == [True] * 4
+        assert len(said) == 4
+        assert not follower.informer.lister.complete
+        assert follower.informer.health.quarantined == 1
+        assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=7"]

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import asyncio
+
+from informer._slices import Slices
+
+
+def test_looks_at_the_clock_only_now_and_then():
+    looks: list[float] = []
+
+    def clock() -> float:
+        looks.append(0.0)
+        return 0.0
+
+    slices = Slices(every=4, clock=clock)
+    assert not any(slices.due() for _ in range(40))
+    assert len(looks) == 1 + 10
+
+
+async def test_is_due_once_the_time_is_used_up_and_begins_anew_after_a_breath():
+    now = [0.0]
+    slices = Slices(0.004, every=2, clock=lambda: now[0])
+    now[0] = 0.003
+    assert [slices.due(), slices.due()] == [False, False]
+    now[0] = 0.004
+    assert [slices.due(), slices.due()] == [False, True]
+    others: list[int] = []
+    asyncio.get_running_loop().call_soon(others.append, 1)
+    await slices.breathe()
+    assert others == [1]
+    assert [slices.due(), slices.due()] == [False, False]
+    now[0] = 0.008
+    assert [slices.due(), slices.due()] == [False, True]
+
+
+def test_first_slice_begins_when_it_is_made():
+    now = [5.0]
+    slices = Slices(0.004, every=1, clock=lambda: now[0])
+    now[0] = 5.004
+    assert slices.due()
