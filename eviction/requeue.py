@@ -15,10 +15,10 @@ Requeue(delay=2.0)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
 from attrs import field, frozen
@@ -131,17 +131,13 @@ class PassResults:
         self._wishes: list[tuple[Hashable, Requeue]] = []
         self._errors: dict[Hashable, list[Exception]] = {}
 
-    @contextmanager
-    def collect(self, source: Hashable, /) -> Iterator[Callable[[Requeue | None], None]]:
-        """Run one part of the pass: report its wishes to the yielded callable; an exception is kept, the pass goes on.
+    def collect(self, source: Hashable, /) -> AbstractContextManager[Callable[[Requeue | None], None], bool]:
+        """Run one part of the pass: report its wishes to the callable; an exception is kept, and the pass goes on.
 
         Wishes reported before the exception count. Cancellation, KeyboardInterrupt and every other BaseException are
         not kept but go on their way.
         """
-        try:
-            yield lambda requeue: self.add(source, requeue)
-        except Exception as error:  # noqa: BLE001 - keeping it is the purpose; raise_errors() hands it on
-            self._errors.setdefault(source, []).append(error)
+        return _Part(self, source)
 
     def add(self, source: Hashable, requeue: Requeue | None, /, *, deadline: Deadline | None = None) -> None:
         """Add one wish, clamped to the deadline if one is given.
@@ -185,6 +181,23 @@ class PassResults:
         for bound in (self._ceiling, wish.limit):
             delay = delay if bound is None else min(delay, bound)
         return Requeue(delay, limit=wish.limit)
+
+
+@frozen
+class _Part:
+    """A class and no generator, so that type checkers see that it may end an exception."""
+
+    results: PassResults
+    source: Hashable
+
+    def __enter__(self) -> Callable[[Requeue | None], None]:
+        return lambda requeue: self.results.add(self.source, requeue)
+
+    def __exit__(self, et: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None, /) -> bool:
+        if not isinstance(e, Exception):
+            return False
+        self.results._errors.setdefault(self.source, []).append(e)  # noqa: SLF001 - one idea in two classes
+        return True
 
 
 def _as_one(source: Hashable, errors: list[Exception]) -> Exception:

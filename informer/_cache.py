@@ -120,6 +120,11 @@ class Cache(Generic[T]):
             if not done.done() and condition():
                 done.set_result(None)
 
+    @property
+    def ending(self) -> bool:
+        """The end has begun: no more changes come in."""
+        return self.ended or self.fanout.ending.is_set()
+
     def end(self) -> None:
         """Nothing will change any more."""
         self.ended = True

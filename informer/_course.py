@@ -132,6 +132,9 @@ class Course:
             return Next(Phase.LIST if status == 403 else self.complete_list, error)
         if isinstance(error, StreamBrokenError | ItemTooLargeError):
             return Next(self.complete_list, error)  # an event was lost, and from the same version it would be again
+        if isinstance(error, ApiError) and error.reason == "StorageReadError":
+            # An object that the server itself cannot read was deleted by force: only a LIST shows that it is gone.
+            return Next(self.complete_list, error)
         if status in {400, 422}:
             self.newest = True  # our version is not even understood: asking again in the same way would help nobody
             return Next(self.complete_list, error)

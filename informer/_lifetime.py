@@ -19,7 +19,6 @@ class Lifetime:
     """
 
     _group: asyncio.TaskGroup = field(factory=asyncio.TaskGroup, init=False)
-    _tasks: list[asyncio.Task[None]] = field(factory=list, init=False)
 
     async def enter(self) -> None:
         """Begin; the body runs in the calling task."""
@@ -32,23 +31,26 @@ class Lifetime:
             RuntimeError: that has begun.
         """
         try:
-            task = self._group.create_task(coroutine, name=name)
+            return self._group.create_task(coroutine, name=name)
         except RuntimeError:
             coroutine.close()  # the body was left, or is being left; before Python 3.13 a group would leave it open
             raise
-        self._tasks.append(task)
-        return task
 
-    async def exit(self, et: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+    async def exit(self, _et: type[BaseException] | None, e: BaseException | None, _tb: TracebackType | None) -> None:
         """End: to be called by `__aexit__` with what it was given."""
-        for task in self._tasks:
-            task.cancel()
-        if et is not None and not issubclass(et, asyncio.CancelledError):
-            et, e, tb = None, None, None  # a group would wrap the body's exception
+        me = asyncio.current_task()
+        assert me is not None
+        cancelled_before = me.cancelling()
+        # A group would wait for its tasks, and wrap an exception of the body. It ends the tasks on a cancellation, so it is
+        # always told of one; to cancel them here would let one that dies of it cancel the body once more.
+        leaving = e if isinstance(e, asyncio.CancelledError) else asyncio.CancelledError()
         try:
-            await self._group.__aexit__(et, e, tb)
+            await self._group.__aexit__(asyncio.CancelledError, leaving, None)
         except BaseExceptionGroup as group:
             raise plain(group) from None
+        except asyncio.CancelledError as error:
+            if error is e or error is not leaving or me.cancelling() > cancelled_before:
+                raise
 
 
 def plain(error: BaseException) -> BaseException:

@@ -55,6 +55,7 @@ class Pulse:
         deadline: seconds of silence after which a watch is dead.
         on_failure: called after each failure.
         refusals: failures in a row that no waiting mends (401, 403, 404).
+        cause: the bug that ended the informer.
     """
 
     clock: Callable[[], float]
@@ -67,6 +68,7 @@ class Pulse:
     last_error: BaseException | None = field(default=None, init=False)
     last_error_at: datetime | None = field(default=None, init=False)
     refusals: int = field(default=0, init=False)
+    cause: BaseException | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.last_contact = self.clock()
@@ -82,12 +84,13 @@ class Pulse:
         self.failing = True
         permanent = isinstance(error, ApiError) and error.status in _PERMANENT
         self.refusals = self.refusals + 1 if permanent else 0
-        self.died(error)
+        self.last_error = error
+        self.last_error_at = self.now()
         self.on_failure()
 
     def died(self, error: BaseException) -> None:
         """A bug ended the informer."""
-        self.last_error = error
+        self.cause = self.last_error = error
         self.last_error_at = self.now()
 
     @property

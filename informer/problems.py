@@ -119,8 +119,9 @@ def _content(raw: bytes | Content | None) -> Content:
 class QuarantinedObject:
     """An object that exists on the server and cannot be used.
 
-    For a sensitive resource only metadata (without annotations, which may quote the values) and the paths of the problems
-    are kept; whoever makes an entry cannot do otherwise.
+    For a sensitive resource only metadata and the paths of the problems are kept; whoever makes an entry cannot do
+    otherwise. Annotations are never kept here: they may be large, and kubectl quotes the whole object in one of them;
+    `to_dict()` has them.
 
     Attributes:
         resource: what it is one of.
@@ -131,7 +132,7 @@ class QuarantinedObject:
         first_seen: when this life was first found bad; aware.
         last_seen: when it was last seen, bad as before or in a new way; aware.
         times_seen: how often it was received since then.
-        metadata: labels, finalizers, owner references, deletion timestamp.
+        metadata: labels, finalizers, owner references and dates; no annotations.
     """
 
     resource: Resource
@@ -146,18 +147,10 @@ class QuarantinedObject:
     _raw: Content = field(default=None, converter=_content, eq=False)  # init argument `raw`, the bytes
 
     def __attrs_post_init__(self) -> None:
+        if self.metadata.annotations:
+            object.__setattr__(self, "metadata", _without_annotations(self.metadata))
         if self.resource.sensitive:
-            kept = self.metadata
-            bare = ObjectMeta(
-                generation=kept.generation,
-                creation_timestamp=kept.creation_timestamp,
-                deletion_timestamp=kept.deletion_timestamp,
-                labels=kept.labels,
-                finalizers=kept.finalizers,
-                owner_references=kept.owner_references,
-            )
             object.__setattr__(self, "problems", tuple(_without_value(problem) for problem in self.problems))
-            object.__setattr__(self, "metadata", bare)
             object.__setattr__(self, "_raw", Content(None))
 
     @property
@@ -222,6 +215,17 @@ class QuarantinedObject:
     def __repr__(self) -> str:  # never a value: an entry must not carry one into a log by way of a repr
         state = ", terminating" if self.terminating else ""
         return f"QuarantinedObject({self.resource} {excerpt(self.key)!r}, {len(self.problems)} problems{state})"
+
+
+def _without_annotations(meta: ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(
+        generation=meta.generation,
+        creation_timestamp=meta.creation_timestamp,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels=meta.labels,
+        finalizers=meta.finalizers,
+        owner_references=meta.owner_references,
+    )
 
 
 def _without_value(problem: Problem) -> Problem:

@@ -86,6 +86,8 @@ class Reflector(Generic[T]):
         self._course = Course(str(source.resource), streaming=initial_list != "list")
         self._relists: list[asyncio.Future[None]] = []
         self._open: _OpenWatch[T] | None = None
+        self._phase = self._course.complete_list
+        self._stopped = False
 
     async def relist(self) -> None:
         """Ask for the newest state as soon as the limiter allows; returns when it is published.
@@ -93,6 +95,8 @@ class Reflector(Generic[T]):
         Raises:
             InformerError: the informer stopped before.
         """
+        if self._stopped:
+            raise InformerError("the informer has stopped; it lists no more")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._relists.append(done)
         if self._open is not None and self._open.initial is None:
@@ -118,12 +122,14 @@ class Reflector(Generic[T]):
         except SinkError as failure:
             raise (failure.__cause__ or failure) from None
         finally:
+            self._stopped = True
             for waiter in self._relists:
                 if not waiter.done():
                     waiter.set_exception(InformerError("the informer stopped before it could list again"))
                     waiter.exception()  # looked at, since nobody may be waiting any more
 
     async def _attempt(self, phase: Phase) -> Next:
+        self._phase = phase
         try:
             match phase:
                 case Phase.LIST:
@@ -134,7 +140,7 @@ class Reflector(Generic[T]):
                     after = await self._probe()
         except Exception as error:  # noqa: BLE001 - a source may be anybody's code; it is logged and tried again
             self._recorder.request(phase.verb, _outcome(error))
-            return self._course.refused(phase, error)
+            return self._course.refused(self._phase, error)
         self._recorder.request(phase.verb, "ok" if after.error is None else _outcome(after.error))
         return after
 
@@ -219,6 +225,8 @@ class Reflector(Generic[T]):
             options = ListOptions(limit=options.limit, continue_token=page.continue_token)
 
     async def _publish(self, collected: Collected[T], version: str, waiting: list[asyncio.Future[None]]) -> None:
+        if not version:  # and no watch without a version: it would miss the deletes between the two
+            raise ApiError(f"list {self._course.name}: it has no resource version", reason="UnreadableAnswer")
         with sinking():
             await collected.publish(version)
         self._course.published(version)
@@ -281,9 +289,10 @@ class Reflector(Generic[T]):
                         sink.bookmark(event)
                     self._bookmark(event, silence)
                 elif event.initial_events_end:
-                    collected, watch.initial = watch.initial, None
                     silence.allow(None)
-                    await self._publish(collected, event.resource_version, waiting)
+                    await self._publish(watch.initial, event.resource_version, waiting)
+                    watch.initial = None
+                    self._phase = Phase.WATCH  # from here on; what breaks it is no reason to list again
                     if self._relists:  # asked for while the list was coming
                         silence.interrupt()
                 else:

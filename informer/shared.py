@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -13,7 +13,8 @@ from informer import metrics
 from informer._buffer import Buffer, iterate
 from informer._cache import Cache
 from informer._course import is_decimal
-from informer._lifetime import Lifetime, plain
+from informer._lifetime import Lifetime
+from informer._work import work
 from informer.changes import Change
 from informer.errors import InformerError, SyncError
 from informer.handlers import Callbacks, Handler, is_asynchronous
@@ -51,7 +52,6 @@ class SharedInformer(Generic[T]):
         self._lifetime: Lifetime | None = None
         self._reflector: Reflector[T] | None = None
         self._pulse: Pulse | None = None
-        self._cause: BaseException | None = None
 
     def __repr__(self) -> str:
         return f"SharedInformer({self._source!r})"
@@ -101,47 +101,21 @@ class SharedInformer(Generic[T]):
             recorder=self._cache.recorder,
             initial_list=self._options.initial_list,
         )
-        task = lifetime.spawn(self._run(self._reflector, self._pulse), name=f"informer {self._source.resource}")
-        task.add_done_callback(lambda _: self._cache.end())  # no `finally`: cancelled at once, a task never comes to it
+        cache = self._cache
+        task = lifetime.spawn(
+            work(self._reflector, cache, self._pulse, self._options.resync_period),
+            name=f"informer {self._source.resource}",
+        )
+        task.add_done_callback(lambda _: cache.end())  # no `finally`: cancelled at once, a task never comes to it
 
     def _must_be_new(self) -> None:
         if self._lifetime is not None:
             raise RuntimeError(f"the informer of {self._source.resource} was started before; make a new one")
 
-    async def _run(self, reflector: Reflector[T], pulse: Pulse) -> None:
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                self._cache.fanout.start(tasks)
-                if self._options.resync_period is not None:
-                    tasks.create_task(self._resync(self._options.resync_period), name="resync")
-                await self._until_the_end(reflector.run())
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            self._cause = plain(error)
-            pulse.died(self._cause)
-            if error is self._cause:
-                raise
-            raise self._cause from None
-
-    async def _resync(self, period: float) -> None:
-        async def forever() -> None:
-            while True:
-                await asyncio.sleep(period)
-                await self._cache.resync()
-
-        await self._until_the_end(forever())
-
-    async def _until_the_end(self, work: Awaitable[None]) -> None:
-        try:
-            await work
-        finally:
-            self._cache.fanout.ending.set()  # before the handlers are cancelled
-
     async def stopped(self) -> BaseException | None:
         """Wait for the end; returns the bug that caused it, None when it was asked to end."""
         await self._cache.wait(lambda: self._cache.ended)
-        return self._cause
+        return None if self._pulse is None else self._pulse.cause
 
     # ------------------------------------------------------------------ reading
 
@@ -217,7 +191,7 @@ class SharedInformer(Generic[T]):
     async def _changes(self) -> AsyncIterator[AsyncIterator[Change[T]]]:
         buffer = self._new_buffer()
         self._cache.fanout.attach(buffer)
-        changes = iterate(buffer, lambda: self._cause)
+        changes = iterate(buffer, lambda: None if self._pulse is None else self._pulse.cause)
         try:
             yield changes
         finally:
@@ -227,7 +201,7 @@ class SharedInformer(Generic[T]):
                 await changes.aclose()
 
     def _new_buffer(self) -> Buffer[T]:
-        if self._cache.ended:
+        if self._cache.ending:
             raise InformerError(f"the informer of {self._source.resource} has ended")
         buffer: Buffer[T] = Buffer(self._options.max_backlog, self._cache.merged)
         if self._cache.synced:
@@ -272,7 +246,7 @@ class SharedInformer(Generic[T]):
         return f"{name} is not synced: {describe(error, name)}"
 
     def _last_error(self) -> BaseException | None:
-        return self._cause or (None if self._pulse is None else self._pulse.last_error)
+        return None if self._pulse is None else self._pulse.last_error
 
     @property
     def _hopeless(self) -> bool:
@@ -305,7 +279,7 @@ class SharedInformer(Generic[T]):
         Raises:
             InformerError: the informer is not running.
         """
-        if self._reflector is None or self._cache.ended:
+        if self._reflector is None or self._cache.ending:
             raise InformerError(f"the informer of {self._source.resource} is not running")
         await self._reflector.relist()
 

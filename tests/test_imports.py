@@ -37,7 +37,7 @@ ROOMS = {
     "degraded": {"degraded"},
     "factory": {"factory"},
     "testing": {"testing"},
-    "programs": {"__main__", "_demo"},
+    "programs": {"__main__", "_demo", "cli"},
     "front": {"__init__"},
 }
 MAY_IMPORT = {

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
 from informer import _projection
 from informer._projection import Steps
 from informer.degraded import formats
+from informer.degraded.schema import SchemaCheck
 from informer.objects import KubeObject
 from informer.problems import DURATION, INT_OR_STRING, QUANTITY, TIMESTAMP, Problem
 
-__all__ = ["Check", "FieldCheck", "duration", "int_or_string", "quantity", "timestamp"]
+__all__ = ["Check", "FieldCheck", "duration", "int_or_string", "quantity", "schema", "timestamp"]
 
 
 class Check(Protocol):
@@ -124,3 +125,20 @@ def int_or_string(path: str, *, nullable: bool = True) -> FieldCheck:
 def timestamp(path: str, *, nullable: bool = True) -> FieldCheck:
     """The field is an RFC 3339 timestamp with up to nine digits of fraction, as metav1.Time and MicroTime read it."""
     return FieldCheck(path, formats.timestamp_rule, TIMESTAMP, nullable)
+
+
+def schema(crd: Mapping[str, Any]) -> SchemaCheck:
+    """The whole object is what a CRD's schema asks for: finds stored objects that a later schema would reject.
+
+    Judged as the API server would judge the object if it were written anew: unknown fields are pruned and defaults filled in
+    first. CEL rules are not run; `unjudged` of the result names them. It decodes each object and costs a millisecond for a
+    large one: for scans rather than for busy informers.
+
+    Args:
+        crd: the CustomResourceDefinition (apiextensions.k8s.io/v1), as read from YAML or from a server.
+
+    Raises:
+        ImportError: the extra is not installed: `pip install 'kube-informer[schema]'`.
+        ValueError: no CRD, or one without a schema.
+    """
+    return SchemaCheck(crd)

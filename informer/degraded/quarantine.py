@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -93,10 +93,19 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         return self._entries[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(tuple(self._entries))  # a copy, so that another thread may read while objects come and go
+        return iter(tuple(self._entries))
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    # Copies, so that another thread may read while objects come and go.
+    def values(self) -> ValuesView[QuarantinedObject]:
+        """The entries as they are now."""
+        return self._entries.copy().values()
+
+    def items(self) -> ItemsView[str, QuarantinedObject]:
+        """The keys and entries as they are now."""
+        return self._entries.copy().items()
 
     def __contains__(self, key: object, /) -> bool:
         return key in self._entries

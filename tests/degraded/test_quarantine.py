@@ -80,9 +80,15 @@ async def test_reading_while_it_changes():
     quarantine = claimed()
     for name in "abc":
         quarantine.record(bad(name), [PROBLEM])
-    for key in quarantine:
+    for key, entry in quarantine.items():
+        assert entry in quarantine.values()
         quarantine.clear(key, Transition.DELETED)
     assert len(quarantine) == 0
+    for name in "abc":
+        quarantine.record(bad(name), [PROBLEM])
+    for entry in quarantine.values():
+        quarantine.clear(entry.key, Transition.DELETED)
+    assert not dict(quarantine)
 
 
 async def test_dates_are_aware_and_injectable():
@@ -135,22 +141,19 @@ def test_coroutine_function_as_subscriber():
 
 
 async def test_bytes_past_the_budget_go_oldest_first_and_terminating_last():
-    size = len(bad("a").object.raw)
-    quarantine = claimed(max_bytes=3 * size + 100)
-    held = [quarantine.record(item, [PROBLEM]) for item in (bad("a", **DYING), bad("b"), bad("c"), bad("d"))]
-    assert [_kept(entry) for entry in held] == [True, False, True, True] or [_kept(e) for e in held] == [
-        True,
-        False,
-        False,
-        True,
-    ]
-    quarantine.record(bad("e", **DYING), [PROBLEM])
-    quarantine.record(bad("f", **DYING), [PROBLEM])
-    assert _kept(held[0]) or not any(_kept(entry) for entry in held)
+    quarantine = claimed(max_bytes=3 * 250)
+
+    def sized(name: str, metadata: dict[str, object]) -> Item[KubeObject]:
+        missing = 250 - len(bad(name, **metadata).object.raw)
+        return bad(name, value="1" + "x" * missing, **metadata)
+
+    states = []
+    for name, metadata in (("a", DYING), ("b", {}), ("c", {}), ("d", {}), ("e", DYING), ("f", DYING), ("g", DYING)):
+        quarantine.record(sized(name, metadata), [PROBLEM])
+        states.append("".join(key[-1] for key, entry in quarantine.items() if _kept(entry)))
+    assert states == ["a", "ab", "abc", "acd", "ade", "aef", "efg"]
     with pytest.raises(ContentNotKeptError, match="max_bytes"):
-        held[1].to_dict()
-    total = sum(len(entry.content.raw or b"") for entry in quarantine.values())
-    assert total <= 3 * size + 100
+        quarantine["team-a/b"].to_dict()
 
 
 def _kept(entry: object) -> bool:

@@ -185,8 +185,11 @@ def test_coroutine_functions_are_refused(function):
 
 
 async def test_a_coroutine_in_disguise_is_refused_when_it_shows():
+    def decode(obj: KubeObject) -> object:
+        return _coroutine_function(obj)
+
     with pytest.raises(TypeError, match="team-a/a: it must be a plain function"):
-        await degraded([widget("a")], decode=_coroutine_function).list(FIRST)
+        await degraded([widget("a")], decode=decode).list(FIRST)
 
 
 def test_two_degraded_wrappers_over_each_other():

@@ -25,7 +25,9 @@ from .evicting import BLOCKED, Clock, FakeApi, by_budget
 WEB = {"app": "web"}
 
 
-def budget(name: str = "web", selector: Any = None, allowed: Any = 0, *, spec: Any = None, **status: Any) -> dict[str, Any]:
+def budget(
+    name: str = "web", selector: Any = None, allowed: Any = 0, *, spec: Any = None, **status: Any
+) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "namespace": "default", "generation": 3},
         "spec": {"selector": {"matchLabels": WEB} if selector is None else selector, **(spec or {})},
@@ -34,8 +36,8 @@ def budget(name: str = "web", selector: Any = None, allowed: Any = 0, *, spec: A
 
 
 def pod(name: str = "web-0", labels: dict[str, str] | None = None, **more: Any) -> PodRef:
-    more = {"phase": "Running", "ready": True} | more
-    return PodRef(name, "default", f"uid-of-{name}", labels=WEB if labels is None else labels, **more)
+    facts: dict[str, Any] = {"phase": "Running", "ready": True} | more
+    return PodRef(name, "default", f"uid-of-{name}", labels=WEB if labels is None else labels, **facts)
 
 
 class World:
@@ -141,7 +143,7 @@ def test_an_informers_objects_are_read_like_dicts(world: World) -> None:
     import json
 
     world.index.set(objects.KubeObject.parse(json.dumps(budget()).encode()))
-    body = {
+    body: dict[str, Any] = {
         "metadata": {"name": "web-0", "namespace": "default", "uid": "u", "labels": WEB, "deletionTimestamp": None},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]},
     }

@@ -58,7 +58,7 @@ def test_clamp_never_lengthens_and_is_never_negative(timeout: float, elapsed: fl
 def test_a_start_that_is_missing_runs_no_clock() -> None:
     """When the drain has not begun, it should have no limit yet, even an expired one."""
     for zero in ("unlimited", "expired"):
-        deadline = Deadline.since(None, 0, zero=zero)  # type: ignore[arg-type]  # both are literals
+        deadline = Deadline.since(None, 0, zero=zero)
         assert (deadline.expired, deadline.remaining(), deadline.clamp(Requeue.DONE)) == (False, None, Requeue.DONE)
 
 
@@ -83,7 +83,9 @@ def test_a_wall_clock_jump_does_not_move_a_deadline_that_exists(jump: float) -> 
     deadline = Deadline.since(START, 10, now=START, clock=clock)
     clock.advance(4)
     assert deadline.remaining() == 6  # the wall clock is not asked again, so there is nothing to jump
-    assert Deadline.since(START, 10, now=START + timedelta(seconds=jump), clock=clock).remaining() == (10 if jump < 0 else 0)
+    assert Deadline.since(START, 10, now=START + timedelta(seconds=jump), clock=clock).remaining() == (
+        10 if jump < 0 else 0
+    )
 
 
 def test_a_clock_that_runs_backwards_leaves_no_more_than_there_was() -> None:

@@ -11,7 +11,18 @@ import pytest
 from attrs import frozen
 from kubernetes_asyncio.client import ApiException
 
-from eviction import Deadline, EvictionThrottle, NodeResult, Outcome, PodRef, Refusal, RefusalKind, Requeue, evict, evict_node
+from eviction import (
+    Deadline,
+    EvictionThrottle,
+    NodeResult,
+    Outcome,
+    PodRef,
+    Refusal,
+    RefusalKind,
+    Requeue,
+    evict,
+    evict_node,
+)
 from eviction.evict import EvictResult
 
 from .evicting import EVICTED, GONE, OVERLOAD, SEVERAL, Clock, FakeApi, Response, by_budget, pod, status
@@ -220,7 +231,9 @@ async def test_mixed_pods(api: FakeApi, throttle: EvictionThrottle) -> None:
     assert result.message == "n1: 1 pod not evicted: default/b (disruption budget web allows no disruption)"
 
 
-async def test_a_gated_pass_sends_nothing_and_says_the_same(api: FakeApi, throttle: EvictionThrottle, clock: Clock) -> None:
+async def test_a_gated_pass_sends_nothing_and_says_the_same(
+    api: FakeApi, throttle: EvictionThrottle, clock: Clock
+) -> None:
     """When it is not the node's turn, nothing should be sent, and a condition should not change."""
     api.answers = {"a": by_budget(), "b": by_budget("db"), "c": OVERLOAD}
     pods = [pod("a"), pod("b"), pod("c")]
@@ -247,7 +260,9 @@ async def test_a_node_without_refusals_is_cleared(api: FakeApi, throttle: Evicti
 
 
 @pytest.mark.parametrize("pods", [[], [pod("a", terminating=True)]], ids=["empty", "only terminating"])
-async def test_nothing_left_to_ask_for_clears_the_node(api: FakeApi, throttle: EvictionThrottle, pods: list[PodRef]) -> None:
+async def test_nothing_left_to_ask_for_clears_the_node(
+    api: FakeApi, throttle: EvictionThrottle, pods: list[PodRef]
+) -> None:
     """When the blocked pods went some other way, the node should not stay armed for what is no more."""
     api.answers = {"b": by_budget()}
     await evict_node(api, "n1", [pod("b")], throttle=throttle)

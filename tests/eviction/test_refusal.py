@@ -33,7 +33,8 @@ def raised(response: Response) -> ApiException:
         def getheaders() -> Any:
             return response.headers
 
-    return ApiException(http_resp=Http())
+    http: Any = Http()
+    return ApiException(http_resp=http)
 
 
 def cause(reason: str, message: str = "") -> dict[str, Any]:
@@ -43,7 +44,9 @@ def cause(reason: str, message: str = "") -> dict[str, Any]:
 STORAGE = "storage is (re)initializing"
 WEBHOOK = 'admission webhook "evictions.kubevirt.io" denied the request: evacuating the VM'
 VERSION = "the API version in the data (policy/v1) does not match the expected API version (policy/v1beta1)"
-OLD_STYLE = Response(429, json.dumps({"metadata": {}, "status": "Failure", "message": BUDGET_TEXT, "code": 429}).encode())
+OLD_STYLE = Response(
+    429, json.dumps({"metadata": {}, "status": "Failure", "message": BUDGET_TEXT, "code": 429}).encode()
+)
 UID_NEW = "Precondition failed: UID in precondition: U1, UID in object meta: U2"
 UID_OLD = "the UID in the precondition (U1) does not match the UID in record (U2)"
 TERMINATING = "unable to create new content in namespace x because it is being terminated"
@@ -162,7 +165,9 @@ def test_retry_after_as_a_date_without_a_date() -> None:
     assert 95 < wait <= 100
 
 
-@pytest.mark.parametrize(("header", "body", "expected"), [("5", 10, 10), ("20", 10, 20), (None, 10, 10), (None, -1, None)])
+@pytest.mark.parametrize(
+    ("header", "body", "expected"), [("5", 10, 10), ("20", 10, 20), (None, 10, 10), (None, -1, None)]
+)
 def test_the_larger_of_header_and_detail_counts(header: str | None, body: int, expected: float | None) -> None:
     """When a proxy drops or changes the header, the Status should still be heard."""
     answer = status(503, "x", details={"retryAfterSeconds": body})
@@ -180,7 +185,7 @@ def test_a_body_that_is_not_utf8() -> None:
         try:
             raise raised(Response(429, body))
         except ApiException as error:
-            error.body = error.body.decode("utf-8")  # what the client does
+            (error.body or b"").decode("utf-8")  # what the client does
             raise
     except UnicodeDecodeError as error:
         refusal = classify_refusal(error)
@@ -275,13 +280,17 @@ class Nasty:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["kind", "message", "details", "causes", "reason", "code", "retryAfterSeconds", "x"]), inner
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["kind", "message", "details", "causes", "reason", "code", "retryAfterSeconds", "x"]), inner
+        )
     ),
     max_leaves=20,
 )
-BODIES = st.one_of(st.none(), st.binary(max_size=200), st.text(max_size=50), JSON, JSON.map(json.dumps), st.builds(Nasty))
+BODIES = st.one_of(
+    st.none(), st.binary(max_size=200), st.text(max_size=50), JSON, JSON.map(json.dumps), st.builds(Nasty)
+)
 HEADERS = st.one_of(
     st.none(),
     st.dictionaries(st.sampled_from(["Retry-After", "date", "x"]), st.text(max_size=30) | st.binary(max_size=9)),
@@ -320,7 +329,9 @@ def test_a_cut_or_flipped_body_never_raises(name: str, data: st.DataObject) -> N
         assert classify_refusal(raised(Response(response.status, body, response.headers))).status == response.status
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000, b'{"code":' + b"9" * 10_000 + b"}", b"\xff" * 2_000_000])
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b'{"a":' * 50_000, b'{"code":' + b"9" * 10_000 + b"}", b"\xff" * 2_000_000]
+)
 def test_absurd_bodies(body: bytes) -> None:
     """When a body is nested or long beyond reason, it should not take the program down."""
     assert classify_refusal(raised(Response(429, body))).kind in (K.OVERLOADED, K.WEBHOOK_WAIT)

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from .evicting import BLOCKED, Clock
 
 from eviction import Denied, EvictionThrottle, Permit, Refusal, RefusalKind
+
+from .evicting import BLOCKED, Clock
 
 
 @pytest.fixture
@@ -130,9 +131,14 @@ def test_an_unknown_outcome_stays_armed(throttle: EvictionThrottle, error: type[
 
 def test_an_exception_after_success_arms_the_key(throttle: EvictionThrottle) -> None:
     """When the batch fails after it had called itself a success, it should believe the exception."""
-    with pytest.raises(ZeroDivisionError), take(throttle, "n1") as permit:
-        permit.succeeded()
-        raise ZeroDivisionError
+
+    def attempt() -> None:
+        with take(throttle, "n1") as permit:
+            permit.succeeded()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        attempt()
     assert denied(throttle, "n1").reason == "interval"
 
 
@@ -156,7 +162,9 @@ def test_the_refusal_is_remembered_on_gated_passes_and_during_the_next_attempt(
     assert seen == [BLOCKED] * 20
 
 
-def test_how_long_a_key_has_been_blocked_counts_from_the_first_refusal(throttle: EvictionThrottle, clock: Clock) -> None:
+def test_how_long_a_key_has_been_blocked_counts_from_the_first_refusal(
+    throttle: EvictionThrottle, clock: Clock
+) -> None:
     """When attempts are refused in a row, it should tell the time since the first of them."""
     for _ in range(3):
         block(throttle, "n1")
@@ -548,7 +556,9 @@ def test_an_overload_gates_every_key(throttle: EvictionThrottle, clock: Clock) -
     assert throttle.acquire("n2")
 
 
-def test_an_overload_without_a_time_waits_one_second_doubling_to_thirty(throttle: EvictionThrottle, clock: Clock) -> None:
+def test_an_overload_without_a_time_waits_one_second_doubling_to_thirty(
+    throttle: EvictionThrottle, clock: Clock
+) -> None:
     """When the server names no time, it should back off by itself, and begin anew once it was served."""
     waits = []
     for number in range(7):

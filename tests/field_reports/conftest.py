@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -19,6 +19,14 @@ from .world import GADGETS, WIDGETS, Log, World
 def _same_jitter() -> None:
     """Delays are random; a test that counts requests must see the same ones every time."""
     random.seed(20)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _cheap_collections() -> Iterator[None]:
+    """Every test ends with a collection; what was there before, such as imported modules, is left out of it."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -36,5 +44,9 @@ async def world(log: Log, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Wor
     # Whatever a report is about: no task is left behind, and none died unseen.
     await asyncio.sleep(1)
     gc.collect()
-    assert not [one.getMessage() for one in caplog.get_records("call") + caplog.records if one.name == "asyncio" and one.levelno >= logging.WARNING]
+    assert not [
+        one.getMessage()
+        for one in caplog.get_records("call") + caplog.records
+        if one.name == "asyncio" and one.levelno >= logging.WARNING
+    ]
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from informer.testing.faults import End, Wait
 from .world import EV, WIDGETS, Command, L, W, World, to_bytes
 
 
-def bare(name: str, rv: str, timeout: object) -> dict:
+def bare(name: str, rv: str, timeout: object) -> dict[str, Any]:
     """An item as built-in kinds have it in a LIST: without kind and apiVersion."""
     meta = {"name": name, "namespace": "team-a", "uid": f"u-{name}", "resourceVersion": rv}
     return {"metadata": meta, "spec": {"drainTimeout": timeout}}

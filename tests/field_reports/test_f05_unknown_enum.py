@@ -12,9 +12,7 @@ REMIND_EVERY = 300.0
 
 
 async def test_f05_a_bad_object_in_motion_costs_no_request_and_one_line(world: World) -> None:
-    world.on_list(
-        L("200", [W("ok", "150", "u1", {"mode": "Auto"}), W("new", "151", "u2", {"mode": "Adaptive"})])
-    )
+    world.on_list(L("200", [W("ok", "150", "u1", {"mode": "Auto"}), W("new", "151", "u2", {"mode": "Adaptive"})]))
     edits = [
         step
         for version in range(201, 261)
@@ -39,6 +37,15 @@ async def test_f05_a_bad_object_in_motion_costs_no_request_and_one_line(world: W
         assert follower.informer.lister.complete
         await asyncio.sleep(4 * REMIND_EVERY)
         assert len(world.log.errors()) == 1
+
+
+async def test_f05_the_version_moves_on_over_a_bad_event_that_is_the_last(world: World) -> None:
+    world.on_list(L("200", []))
+    world.on_watch([Wait(1), EV("ADDED", W("new", "201", "u2", {"mode": "Adaptive"})), Wait(1)], SILENT)
+    async with world.follow() as follower:
+        await world.until(30)
+        assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=200", "WATCH rv=201"]
+        assert follower.entry("new").times_seen == 1
 
 
 async def test_f05_edits_over_several_intervals_are_called_to_mind_once_per_interval(world: World) -> None:

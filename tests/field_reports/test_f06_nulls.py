@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from .world import SILENT, L, W, World
@@ -21,8 +23,8 @@ async def test_f06_a_list_without_items_is_an_empty_one(world: World, absent: bo
 
 
 async def test_f06_null_is_judged_where_it_stands(world: World) -> None:
-    specs = {"n1": {"ports": None}, "n2": {"ports": [80, None]}, "n3": {}}
-    items: list = [W(name, "1", spec=spec) for name, spec in specs.items()]
+    specs: dict[str, Any] = {"n1": {"ports": None}, "n2": {"ports": [80, None]}, "n3": {}}
+    items: list[Any] = [W(name, "1", spec=spec) for name, spec in specs.items()]
     items += [W("n4", "1") | {"spec": None}, W("n5", "1"), None]
     del items[4]["spec"]
     items.append({"spec": {"tier": "without metadata"}})

@@ -12,7 +12,9 @@ BINARY = (
     b'{"type":"ADDED","object":{"metadata":{"name":"bin","namespace":"team-a","uid":"u2","resourceVersion":"13"},'
     b'"spec":{"tier":"\xff\xfe"}}}\n'
 )
-NAMELESS = b'{"type":"ADDED","object":{"metadata":{"name":"\xff","namespace":"team-a","resourceVersion":"15"},"spec":{}}}\n'
+NAMELESS = (
+    b'{"type":"ADDED","object":{"metadata":{"name":"\xff","namespace":"team-a","resourceVersion":"15"},"spec":{}}}\n'
+)
 
 
 async def test_f09_text_arrives_as_it_was_sent_and_what_is_no_text_is_withheld(world: World) -> None:
@@ -86,3 +88,13 @@ async def test_f09_the_same_bytes_in_a_list_harm_only_themselves(world: World) -
     async with world.follow() as follower:
         assert follower.store == ["good"]
         assert list(follower.quarantine) == ["team-a/bin"]
+
+
+async def test_f09_bytes_that_are_no_text_are_found_where_no_decoder_looks(world: World) -> None:
+    world.on_list(L("10", []))
+    world.on_watch([BINARY, End.STALL])
+    async with world.follow(decode=None) as follower:
+        await world.until(1)
+        assert follower.store == []
+        assert list(follower.quarantine) == ["team-a/bin"]
+        assert follower.calls == ["quarantined bin"]

@@ -68,7 +68,7 @@ async def test_f10_a_line_without_end_is_dropped_at_the_limit(world: World) -> N
             assert follower.store == ["a", "b"]
     finally:
         tracemalloc.stop()
-    assert sent < 3 * limit  # the rest fills the sockets' buffers
+    assert sent < limit + 24 * MIB  # the rest fills the kernel's buffers
     assert peak < 3 * limit
     # The event cannot be skipped unseen: a delay, and a LIST.
     assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=10", "LIST rv=10", "WATCH rv=50"]

@@ -65,10 +65,14 @@ async def test_f11_a_refusal_is_one_error_whatever_its_shape(
 async def test_f11_the_error_has_code_and_reason(world: World, answer: Fault, status: int, reason: str) -> None:
     world.on_watch(answer)
     async with world.server.api_client() as api:
-        with pytest.raises(ApiError) as caught:
+
+        async def watch() -> None:
             async with ApiListerWatcher(api, WIDGETS).watch(WatchOptions(resource_version="20")) as events:
                 async for _ in events:
                     pass
+
+        with pytest.raises(ApiError) as caught:
+            await watch()
     assert (caught.value.status, caught.value.reason) == (status, reason)
     assert caught.value.retry_after == (5.0 if status == 429 else None)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -84,6 +86,27 @@ async def test_f17_b_no_answer_at_all(world: World, verb: str, limit: float) -> 
         assert second - first >= limit + 0.8
         assert len(world.times("list")) == (2 if verb == "list" else 1)
         assert follower.informer.health.state == "live"
+
+
+async def test_f17_b_no_connection_either(world: World) -> None:
+    """A host that is gone answers no handshake: here, a listener whose queue is full."""
+    with socket.socket() as deaf, contextlib.ExitStack() as others:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for _ in range(3):
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(deaf.getsockname())
+        api = world.server.api_client()
+        api.configuration.host = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        async with world.follow(api=api, sync=False) as follower:
+            await world.until(9)
+            assert follower.informer.health.last_error is None
+            await world.until(10.5)
+            health = follower.informer.health
+            assert health.state == "failing"
+            assert health.last_error is not None
+            assert "no connection within 10 s" in health.last_error
 
 
 async def test_f17_c_half_a_list(world: World) -> None:

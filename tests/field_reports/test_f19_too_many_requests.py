@@ -7,14 +7,12 @@ import logging
 
 from informer.testing import faults
 
-from .world import EV, GADGETS, SILENT, ST, L, W, World
+from .world import EV, GADGETS, SILENT, ST, WIDGETS, L, W, World
 
 PLAIN = faults.Answer(
     429, "Too many requests, please try again later.", content_type="text/plain", headers={"Retry-After": "7"}
 )
-BODY_ONLY = faults.Answer(
-    429, ST(429, "TooManyRequests", "storage is (re)initializing", {"retryAfterSeconds": 1})
-)
+BODY_ONLY = faults.Answer(429, ST(429, "TooManyRequests", "storage is (re)initializing", {"retryAfterSeconds": 1}))
 WATCH_BUSY = faults.Answer(429, ST(429, "TooManyRequests", "busy"), headers={"Retry-After": "1"})
 
 
@@ -22,12 +20,13 @@ async def test_f19_retry_after_is_a_floor_and_the_version_is_kept(world: World) 
     world.on_list(PLAIN, BODY_ONLY, L("50", [W("a", "1")]))
     world.on_watch(*[WATCH_BUSY] * 5, SILENT)
     async with world.follow(sync=False) as follower:
-        await world.server.wait_until(lambda: len(world.times("list")) == 2)
-        assert not follower.informer.health.synced
-        await world.server.wait_until(lambda: len(world.times("list")) == 3)
-        assert not follower.informer.health.synced
+        for number in (2, 3):
+            await world.server.wait_until(lambda n=number: len(world.times("list")) == n)  # type: ignore[misc]  # n is bound
+            health = follower.informer.health
+            assert not health.synced
         await world.until(1000)
-        assert follower.informer.health.synced
+        health = follower.informer.health
+        assert health.synced
         assert follower.store == ["a"]
     lists, watches = world.times("list"), world.times("watch")
     assert 7 <= lists[1] - lists[0] < 15
@@ -55,9 +54,8 @@ async def test_f19_429_as_an_event_keeps_the_version_too(world: World) -> None:
 
 
 async def test_f19_two_clients_do_not_come_in_step(world: World) -> None:
-    for resource in (None, GADGETS):
-        target = {} if resource is None else {"resource": resource}
-        world.on_list(*[PLAIN] * 8, **target)
+    for resource in (WIDGETS, GADGETS):
+        world.on_list(*[PLAIN] * 8, resource=resource)
     async with world.follow(sync=False), world.follow(GADGETS, sync=False):
         await world.until(300)
         one, other = world.times("list"), world.times("list", GADGETS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,7 +79,7 @@ class Kind:
 def resources(follower: Follower) -> tuple[int, int, int]:
     return (
         len(asyncio.all_tasks()),
-        len(os.listdir("/proc/self/fd")),
+        len([*Path("/proc/self/fd").iterdir()]),
         len(follower.informer._cache.fanout.handlers),
     )
 
@@ -103,8 +103,8 @@ async def test_f21_b_a_kind_that_comes_back_is_a_new_life_and_nothing_piles_up(w
             assert len(warnings) == 1  # the first failure at once
             assert "404" in warnings[0].getMessage()
             await asyncio.sleep(outage - 1)
-            assert follower.informer.health.state == "failing"
-            assert follower.informer.health.synced
+            health = follower.informer.health
+            assert (health.state, health.synced) == ("failing", True)
             # What the server said is gone is gone; otherwise the store is kept.
             assert follower.store == ([] if farewell else ["a", "b"])
             asked = world.server.requests
@@ -120,6 +120,7 @@ async def test_f21_b_a_kind_that_comes_back_is_a_new_life_and_nothing_piles_up(w
             assert world.asked()[-2:] == ["LIST rv= limit=500", "WATCH rv=5"]
             assert follower.calls == ["delete a", "delete b", "add a", "add b"]
             assert follower.get("a").metadata.uid == f"u-a-{kind.life}"
-            assert follower.informer.health.state == "live"
+            health = follower.informer.health
+            assert (health.state, health.consecutive_failures) == ("live", 0)
         assert used[-1] == used[1]
         assert world.server.open_connections == 1

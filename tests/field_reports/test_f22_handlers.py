@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,30 +19,9 @@ from informer.testing import FakeListerWatcher
 from informer.testing.faults import End, Wait
 from informer.testing.virtual import VirtualTimeLoop, run
 
-from .world import EV, SILENT, WIDGETS, Follower, L, W, World, decode_widget
+from .world import EV, SILENT, WIDGETS, Follower, L, W, World, decode_widget, keeping
 
 KEYS, EVENTS = 100, 10_000
-
-
-class Keep(logging.Handler):
-    """Records as they are: to format 10,000 tracebacks would take most of the test."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
-@pytest.fixture
-def failures() -> Iterator[list[logging.LogRecord]]:
-    logger, keep = logging.getLogger("informer.handlers"), Keep()
-    logger.addHandler(keep)
-    logger.propagate = False
-    yield keep.records
-    logger.propagate = True
-    logger.removeHandler(keep)
 
 
 class Seen:
@@ -66,11 +46,20 @@ class Seen:
         return all(versions == sorted(set(versions)) for versions in self.by_key.values())
 
 
-class TenthDeviceError(Exception):
+@contextmanager
+def ending(release: threading.Event) -> Iterator[None]:
+    """However the test ends, no thread stays blocked."""
+    try:
+        yield
+    finally:
+        release.set()
+
+
+class DeviceError(Exception):
     """What an application raises."""
 
 
-async def test_f22_ten_thousand_events_with_bad_neighbours(world: World, failures: list[logging.LogRecord]) -> None:
+async def test_f22_ten_thousand_events_with_bad_neighbours(world: World) -> None:
     asyncio_loop = asyncio.get_running_loop()
     assert isinstance(asyncio_loop, VirtualTimeLoop)
     asyncio_loop.wait_for_threads = False  # a blocked thread must not stop the clock
@@ -86,13 +75,13 @@ async def test_f22_ten_thousand_events_with_bad_neighbours(world: World, failure
     def raises(change: Change[Any]) -> None:
         raising.note(change)
         if raising.calls % 2 == 0:
-            raise TenthDeviceError("plain")
+            raise DeviceError("plain")
 
     async def raises_async(change: Change[Any]) -> None:
         raising_async.note(change)
         await asyncio.sleep(0)
         if raising_async.calls % 2 == 0:
-            raise TenthDeviceError("async")
+            raise DeviceError("async")
 
     async def notes(change: Change[Any]) -> None:
         fine_async.note(change)
@@ -120,7 +109,7 @@ async def test_f22_ten_thousand_events_with_bad_neighbours(world: World, failure
 
     registry = CollectorRegistry()
     options = InformerOptions(registry=registry)
-    try:
+    with keeping("informer.handlers") as failures, ending(release):
         async with world.follow(options=options, before=prepare) as follower:
             await follower.informer.wait_for_version(str(1000 + EVENTS), timeout=30)
             await world.until(59)
@@ -135,7 +124,7 @@ async def test_f22_ten_thousand_events_with_bad_neighbours(world: World, failure
                 record = told[-1]
                 assert record.levelno == logging.ERROR
                 assert record.exc_info is not None
-                assert isinstance(record.exc_info[1], TenthDeviceError)
+                assert isinstance(record.exc_info[1], DeviceError)
                 assert str(record.exc_info[1]) == text
                 assert record.exc_info[2] is not None
                 for part in (f"handler {name} ", "Updated", "team-a/w99"):
@@ -158,8 +147,6 @@ async def test_f22_ten_thousand_events_with_bad_neighbours(world: World, failure
                 }
             assert all(one.backlog == 0 for one in registrations.values())
             assert world.asked()[:3] == ["LIST rv=0 limit=500", "WATCH rv=1000", f"WATCH rv={1000 + EVENTS}"]
-    finally:
-        release.set()
 
 
 async def test_f22_the_end_of_the_informer_is_no_failure_of_a_handler(world: World) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
 from informer import ApiListerWatcher, DegradedListerWatcher, SharedInformer
 from informer.testing import faults, match
 
-from .world import CHECKS, WIDGETS, W, World, decode_widget
+from .world import CHECKS, WIDGETS, W, Widget, World, decode_widget
 
 
 @pytest.mark.parametrize("synced", [True, False], ids=["after the sync", "from the beginning"])
@@ -30,7 +31,7 @@ async def test_f23_a_half_an_hour_without_a_server(world: World, synced: bool) -
             assert health.synced is synced
             assert health.last_error is not None
             assert "Connect" in health.last_error
-        assert all(later > earlier for earlier, later in zip(failures, failures[1:], strict=False))
+        assert all(later > earlier for earlier, later in itertools.pairwise(failures))
         assert failures[-1] < 80  # with a delay, however long it takes
         if synced:
             assert follower.store == ["a"]
@@ -78,9 +79,10 @@ async def test_f23_c_a_stop_during_the_backoff_is_at_once_and_a_new_informer_sta
     server.create(WIDGETS, W("a", ""))
     async with server.api_client() as api:
 
-        def make() -> tuple[SharedInformer, list[str]]:
+        def make() -> tuple[SharedInformer[Widget], list[str]]:
             source = DegradedListerWatcher(ApiListerWatcher(api, WIDGETS), decode=decode_widget, checks=CHECKS)
-            informer, calls = SharedInformer(source), []
+            informer: SharedInformer[Widget] = SharedInformer(source)
+            calls: list[str] = []
             informer.add_handler(on_add=lambda widget: calls.append(f"add {widget.name}"))
             return informer, calls
 
@@ -113,4 +115,3 @@ async def test_f23_c_a_stop_during_the_backoff_is_at_once_and_a_new_informer_sta
             await asyncio.sleep(0.01)
             assert calls == ["add a"]
             assert again.health.state == "live"
-

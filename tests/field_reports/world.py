@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +176,8 @@ class Follower:
     quarantine: Quarantine
     source: DegradedListerWatcher[Any]
     calls: list[str] = Factory(list)
-    changes: list[Change[Any]] = Factory(list)
+    changes: list[Any] = Factory(list)
+    """As `Change`s."""
 
     def __attrs_post_init__(self) -> None:
         self.informer.add_handler(
@@ -226,6 +227,28 @@ class Log:
         self.caplog.clear()
 
 
+class _Keep(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@contextmanager
+def keeping(name: str) -> Iterator[list[logging.LogRecord]]:
+    """A logger's records, unformatted, and kept from pytest: it would keep every one as text and format every traceback."""
+    logger, keep = logging.getLogger(name), _Keep()
+    logger.addHandler(keep)
+    logger.propagate = False
+    try:
+        yield keep.records
+    finally:
+        logger.propagate = True
+        logger.removeHandler(keep)
+
+
 @define(eq=False)
 class World:
     """A fake API server with a script, and what can be seen from outside."""
@@ -241,9 +264,7 @@ class World:
             fault = one if callable(one) else faults.Answer(200, one if isinstance(one, bytes) else to_bytes(one))
             self.server.faults.add(match("list", resource), fault, times=times)
 
-    def on_watch(
-        self, *scripts: Fault | Iterable[Any], resource: Resource = WIDGETS, times: int | None = 1
-    ) -> None:
+    def on_watch(self, *scripts: Fault | Iterable[Any], resource: Resource = WIDGETS, times: int | None = 1) -> None:
         """The next answers to WATCH: faults, or the steps of a script."""
         for one in scripts:
             self.server.faults.add(match("watch", resource), one if callable(one) else Script(*one), times=times)

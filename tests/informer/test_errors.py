@@ -19,7 +19,7 @@ TOO_LARGE = "Too large resource version"
         (ApiError("no"), "no"),
     ],
 )
-def test_text(error: ApiError, text: str):
+def test_text(error: ApiError, text: str) -> None:
     """When an error is shown, it should begin with what the server called it."""
     assert str(error) == text
 
@@ -36,7 +36,7 @@ def test_text(error: ApiError, text: str):
         (ApiError("x"), False),
     ],
 )
-def test_expired(error: ApiError, expired: bool):
+def test_expired(error: ApiError, expired: bool) -> None:
     """When a version is too old, its code or its reason should say so, and never the text alone."""
     assert error.expired is expired
 
@@ -45,7 +45,10 @@ def test_expired(error: ApiError, expired: bool):
     ("error", "too_large"),
     [
         # The three wordings since 1.17 (client-go's isTooLargeResourceVersionError).
-        (ApiError("x", status=504, reason="Timeout", causes=[{"reason": "ResourceVersionTooLarge", "message": "x"}]), True),
+        (
+            ApiError("x", status=504, reason="Timeout", causes=[{"reason": "ResourceVersionTooLarge", "message": "x"}]),
+            True,
+        ),
         (ApiError("x", status=504, reason="Timeout", causes=[{"message": TOO_LARGE}]), True),
         (ApiError(f"Timeout: {TOO_LARGE}: 9, current: 8", status=504, reason="Timeout"), True),
         # In a stream the code may be missing.
@@ -57,12 +60,12 @@ def test_expired(error: ApiError, expired: bool):
         (ApiError(f"nodes is forbidden: {TOO_LARGE}", status=403), False),
     ],
 )
-def test_version_too_large(error: ApiError, too_large: bool):
+def test_version_too_large(error: ApiError, too_large: bool) -> None:
     """When a version is ahead of the server, all wordings should be known and a plain 504 should not be taken for it."""
     assert error.version_too_large is too_large
 
 
-def test_families():
+def test_families() -> None:
     """When code catches KeyError, it should catch "absent" and never "unreadable" or "not yet known"."""
     assert issubclass(errors.NotFoundError, KeyError)
     for kind in (errors.QuarantinedError, errors.NotSyncedError, errors.IncompleteError, errors.ApiError):

@@ -259,7 +259,7 @@ async def test_base_exception(fake: FakeListerWatcher):
             informer.add_handler(on_update=lambda *_: (_ for _ in ()).throw(Fatal()))
             await settle()
             assert started
-            fake.update("a", {})
+            fake.update("a", {"n": 1})
             await asyncio.sleep(HOUR)
     assert asyncio.get_running_loop().time() < 1100
     assert informer.health.state == "stopped"

@@ -66,7 +66,7 @@ LINE = st.binary(max_size=12).map(lambda line: line.replace(b"\n", b"")) | st.sa
 
 
 @given(st.lists(LINE, max_size=12), LINE, st.lists(st.integers(1, 9), max_size=40))
-def test_any_chunks(lines: list[bytes], rest: bytes, sizes: list[int]):
+def test_any_chunks(lines: list[bytes], rest: bytes, sizes: list[int]) -> None:
     """When any lines come in any chunks, they should be those lines, split at 0x0A only, and the torn rest set apart."""
     data = b"".join(line + b"\n" for line in lines) + rest
     reader = lines_of(Response(*cut(data, sizes)))
@@ -81,7 +81,7 @@ def test_any_chunks(lines: list[bytes], rest: bytes, sizes: list[int]):
 
 
 @given(st.lists(LINE, min_size=1, max_size=12), LINE, st.lists(st.integers(1, 9), max_size=40), st.data())
-def test_any_rest(lines: list[bytes], torn: bytes, sizes: list[int], data: st.DataObject):
+def test_any_rest(lines: list[bytes], torn: bytes, sizes: list[int], data: st.DataObject) -> None:
     """When a line turns out to be no event, it and all that follows should come as one body."""
     lines = [line for line in lines if line not in (b"", b"\r")] or [b"x"]
     at = data.draw(st.integers(0, len(lines) - 1))
@@ -97,7 +97,7 @@ def test_any_rest(lines: list[bytes], torn: bytes, sizes: list[int], data: st.Da
     assert run(main()) == b"\n".join([*lines[at:], torn])
 
 
-async def test_rest_is_bounded():
+async def test_rest_is_bounded() -> None:
     """When a body that holds no events never ends, its beginning should be enough."""
     reader = lines_of(Response(b"<html>\n", *[b"x" * 1000] * 1000))
     async for line in reader:
@@ -110,7 +110,7 @@ async def test_rest_is_bounded():
             break
 
 
-async def test_linear_time():
+async def test_linear_time() -> None:
     """When a line of 3 MiB comes in small chunks, it should take time and memory in proportion to it."""
     data = b"x" * (3 << 20) + b"\n"
     chunks = cut(data, [1024] * 3072)[::-1]
@@ -123,7 +123,9 @@ async def test_linear_time():
     response.content = Fast()  # type: ignore[assignment]
     started = time.process_time()
     assert [len(line) async for line in lines_of(response, 4 << 20)] == [3 << 20]
-    assert time.process_time() - started < 1.0  # the bound of the field report; quadratic work takes some ten times that
+    assert (
+        time.process_time() - started < 1.0
+    )  # the bound of the field report; quadratic work takes some ten times that
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ async def test_linear_time():
     ],
     ids=["growing", "in one chunk", "after another line", "between lines"],
 )
-async def test_too_large(chunks: list[bytes], named: str):
+async def test_too_large(chunks: list[bytes], named: str) -> None:
     """When a line is larger than allowed, it should be an error with the name where known, before all of it is in memory."""
     response = Response(*chunks)
     with pytest.raises(ItemTooLargeError, match="a line of more than 2000 bytes.*raise max_object_bytes") as caught:
@@ -146,7 +148,7 @@ async def test_too_large(chunks: list[bytes], named: str):
     assert ("an object named" in str(caught.value)) == bool(named)
 
 
-async def test_endless_line():
+async def test_endless_line() -> None:
     """When a line never ends, memory should stay near the limit."""
     chunk = b"x" * 65536
 
@@ -166,14 +168,21 @@ async def test_endless_line():
         tracemalloc.stop()
 
 
-async def test_lines_are_limited_to_exactly_the_limit():
+async def test_lines_are_limited_to_exactly_the_limit() -> None:
     """When a line is exactly as large as allowed, it should come."""
     assert [len(x) async for x in lines_of(Response(b"x" * 1999, b"x\n", b"y" * 2000), 2000)] == [2000]
 
 
 # ---------------------------------------------------------------------- what an answer says
 
-STATUS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "no", "reason": "Forbidden"}
+STATUS = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": "no",
+    "reason": "Forbidden",
+}
 DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 
@@ -182,7 +191,11 @@ DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
     [
         (403, json.dumps(STATUS).encode(), "403 Forbidden: list widgets: no"),
         (403, json.dumps(STATUS, indent=2).encode(), "403 Forbidden: list widgets: no"),
-        (429, b"Too many requests, please try again later.\n", "429 TooManyRequests: list widgets: Too many requests, please"),
+        (
+            429,
+            b"Too many requests, please try again later.\n",
+            "429 TooManyRequests: list widgets: Too many requests, please",
+        ),
         (502, b"<html>\r\n<body>\x1b[31m502\x00</body>", "502: list widgets: <html> <body> [31m502 </body>"),
         (504, b"", "504 Timeout: list widgets: an empty answer"),
         (410, b"gone", "410 Expired: list widgets: gone"),
@@ -190,13 +203,17 @@ DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
         (418, b"tea", "418: list widgets: tea"),
         (200, json.dumps(STATUS | {"code": 410}).encode(), "410 Forbidden: list widgets: no"),
         (200, json.dumps(STATUS).encode(), "500 Forbidden: list widgets: no"),
-        (500, json.dumps(STATUS | {"reason": "", "message": ""}).encode(), "500 InternalError: list widgets: no message"),
+        (
+            500,
+            json.dumps(STATUS | {"reason": "", "message": ""}).encode(),
+            "500 InternalError: list widgets: no message",
+        ),
         (200, b"<html>hello", "UnreadableAnswer: list widgets"),
         (200, b'{"data":{"password":"hunter2"}}', "UnreadableAnswer: list widgets"),
         (200, b"", "UnreadableAnswer: list widgets"),
     ],
 )
-def test_status_error(status: int, body: bytes, expected: str):
+def test_status_error(status: int, body: bytes, expected: str) -> None:
     """When an answer is not the one hoped for, its code, reason and words should be passed on, in one printable line."""
     error = _http.status_error(WHAT, status, body, {})
     assert str(error).startswith(expected)
@@ -205,7 +222,7 @@ def test_status_error(status: int, body: bytes, expected: str):
     assert error.status == (0 if "Unreadable" in expected else int(expected[:3]))
 
 
-def test_messages_are_bounded():
+def test_messages_are_bounded() -> None:
     """When a server says very much, it should be cut."""
     for body in (b"x" * 60_000, json.dumps(STATUS | {"message": "x " * 60_000}).encode()):
         assert len(str(_http.status_error(WHAT, 500, body, {}))) < 1100
@@ -238,20 +255,20 @@ def test_messages_are_bounded():
         ({"Retry-After": "inf"}, None, None),
     ],
 )
-def test_retry_after(headers: Mapping[str, str], in_body: int | None, seconds: float | None):
+def test_retry_after(headers: Mapping[str, str], in_body: int | None, seconds: float | None) -> None:
     """When a server asks to wait, in seconds or until a date, in a header or in the body, the longest should count."""
     body = json.dumps(STATUS | ({"details": {"retryAfterSeconds": in_body}} if in_body else {})).encode()
     assert _http.status_error(WHAT, 429, body, headers).retry_after == seconds
 
 
-def test_long_digits():
+def test_long_digits() -> None:
     """When Retry-After has thousands of digits, it should be a number and not an error."""
     error = _http.status_error(WHAT, 429, b"", {"Retry-After": "9" * 10_000})
     assert error.retry_after is not None
     assert error.retry_after > 1e6
 
 
-def test_causes():
+def test_causes() -> None:
     """When a Status has causes, they should be passed on."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     body = json.dumps(STATUS | {"reason": "Timeout", "details": {"causes": [cause]}}).encode()
@@ -269,11 +286,13 @@ async def server() -> AsyncIterator[FakeApiServer]:
 
 
 async def fetch(api: Any, *, first_byte: float = 30.0) -> bytes:
-    async with _http.get(api, PATH, {"limit": "5"}, what=WHAT, first_byte=first_byte, headers={"X-Test": "1"}) as response:
+    async with _http.get(
+        api, PATH, {"limit": "5"}, what=WHAT, first_byte=first_byte, headers={"X-Test": "1"}
+    ) as response:
         return bytes(await _http.read_body(response))
 
 
-async def test_get(server: FakeApiServer):
+async def test_get(server: FakeApiServer) -> None:
     """When the answer is 200, it should be readable, and its connection be used again."""
     async with server.api_client() as api:
         for _ in range(2):
@@ -286,7 +305,7 @@ async def test_get(server: FakeApiServer):
 
 
 @pytest.mark.parametrize("size", [0, 10, 100_000])
-async def test_error_bodies(server: FakeApiServer, size: int):
+async def test_error_bodies(server: FakeApiServer, size: int) -> None:
     """When a refusal has a body of any size, it should be one error, and no half-read connection be used again."""
     server.faults.add(match("list"), faults.Answer(503, "x" * size, content_type="text/plain"))
     async with server.api_client() as api:
@@ -296,7 +315,7 @@ async def test_error_bodies(server: FakeApiServer, size: int):
         assert server.open_connections == 1
 
 
-async def test_stalled_error_body(server: FakeApiServer):
+async def test_stalled_error_body(server: FakeApiServer) -> None:
     """When a refusal's body never ends, its status should be told after a few seconds all the same."""
     server.faults.add(match("list"), faults.Script(b"slow", End.STALL, status=429, headers={"Retry-After": "7"}))
     begin = asyncio.get_running_loop().time()
@@ -308,7 +327,7 @@ async def test_stalled_error_body(server: FakeApiServer):
     assert asyncio.get_running_loop().time() - begin == pytest.approx(5, abs=1)
 
 
-async def test_no_answer(server: FakeApiServer):
+async def test_no_answer(server: FakeApiServer) -> None:
     """When not even headers come, it should give up after the first-byte limit and close the connection."""
     server.faults.add(match("list"), faults.NoAnswer())
     begin = asyncio.get_running_loop().time()
@@ -320,7 +339,7 @@ async def test_no_answer(server: FakeApiServer):
 
 
 @pytest.mark.parametrize("end", [End.RESET, End.DROP])
-async def test_broken_before_the_answer(server: FakeApiServer, end: End):
+async def test_broken_before_the_answer(server: FakeApiServer, end: End) -> None:
     """When the connection breaks before the answer, it should be a connection error."""
     server.faults.add(match("list"), faults.NoAnswer(end), times=2)  # aiohttp itself sends a GET once more
     async with server.api_client() as api:
@@ -329,7 +348,7 @@ async def test_broken_before_the_answer(server: FakeApiServer, end: End):
     assert caught.value.status == 0
 
 
-async def test_connection_refused():
+async def test_connection_refused() -> None:
     """When nobody listens, it should be a connection error that names the request."""
     async with FakeApiServer([WIDGETS]) as server:
         await server.stop()
@@ -338,7 +357,7 @@ async def test_connection_refused():
                 await fetch(api)
 
 
-async def test_no_free_connection(server: FakeApiServer):
+async def test_no_free_connection(server: FakeApiServer) -> None:
     """When the client's pool is used up, it should fail after the connect limit and say that there was no connection."""
     async with server.api_client() as api:
         api.rest_client.pool_manager.connector._limit = 1
@@ -349,7 +368,7 @@ async def test_no_free_connection(server: FakeApiServer):
             assert asyncio.get_running_loop().time() - begin == pytest.approx(10, abs=0.5)
 
 
-async def test_keepalive(server: FakeApiServer):
+async def test_keepalive(server: FakeApiServer) -> None:
     """When a connection is open, the kernel should be asked to look after it."""
     async with (
         server.api_client() as api,
@@ -360,7 +379,7 @@ async def test_keepalive(server: FakeApiServer):
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
 
 
-async def test_deadline(server: FakeApiServer):
+async def test_deadline(server: FakeApiServer) -> None:
     """When the deadline of a stream is over, whoever reads should get an error and the server should see the end."""
     server.faults.add(match("watch"), faults.Script(b"one\n", End.STALL))
     async with (
@@ -372,13 +391,13 @@ async def test_deadline(server: FakeApiServer):
         with pytest.raises(ApiError, match="Timeout: watch widgets: the server did not end the watch"):
             with _http.deadline(response, 330, "watch widgets"):
                 async for line in lines_of(response):
-                    got.append(line)
+                    got.append(line)  # noqa: PERF401 - what came before the error counts
         assert got == [b"one"]
         assert asyncio.get_running_loop().time() - begin == pytest.approx(330, abs=0.5)
         await server.wait_until(lambda: server.open_connections == 0)
 
 
-async def test_deadline_in_time(server: FakeApiServer):
+async def test_deadline_in_time(server: FakeApiServer) -> None:
     """When a stream ends before its deadline, nothing should be left of it."""
     server.faults.add(match("watch"), faults.Script(b"one\n", faults.Wait(100)))
     async with server.api_client() as api:

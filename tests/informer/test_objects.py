@@ -22,7 +22,7 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def test_parse():
+def test_parse() -> None:
     """When an object is parsed, it should carry its identity and its bytes as they are."""
     raw = json.dumps(POD).encode()
     obj = KubeObject.parse(raw)
@@ -33,15 +33,16 @@ def test_parse():
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"null", b"[]", b"{}", b'{"metadata":{}}', b'{"metadata":{"name":""}}', b'{"metadata":{"name":42}}', b"{"]
+    "raw",
+    [b"", b"null", b"[]", b"{}", b'{"metadata":{}}', b'{"metadata":{"name":""}}', b'{"metadata":{"name":42}}', b"{"],
 )
-def test_no_object(raw: bytes):
+def test_no_object(raw: bytes) -> None:
     """When the text is no object with a name, it should be refused."""
     with pytest.raises(ValueError, match="no Kubernetes object with a name"):
         KubeObject.parse(raw)
 
 
-def test_reads():
+def test_reads() -> None:
     """When a member is read, it should be decoded on demand, and nobody's change should reach another reader."""
     obj = KubeObject.parse(compact(POD))
     assert obj.to_dict() == POD
@@ -55,7 +56,7 @@ def test_reads():
         obj["status"]
 
 
-def test_broken_reads():
+def test_broken_reads() -> None:
     """When the bytes are no valid JSON, reading should be a ValueError and the identity should still be there."""
     obj = KubeObject(b'{"metadata":{"name":"a","labels":{"x":"y"}},"spec":NaN}', "a")
     for read in (obj.to_dict, lambda: obj["spec"], lambda: obj.get("spec")):
@@ -66,7 +67,7 @@ def test_broken_reads():
         KubeObject(b"[]", "a", "team-a").to_dict()
 
 
-def test_metadata_are_decoded_once():
+def test_metadata_are_decoded_once() -> None:
     """When metadata are asked for twice, they should be the same value."""
     obj = KubeObject.parse(compact(POD))
     assert isinstance(obj.metadata, ObjectMeta)
@@ -74,39 +75,39 @@ def test_metadata_are_decoded_once():
     assert obj.metadata.labels == {"x": "y"}
 
 
-def test_immutable():
+def test_immutable() -> None:
     """When somebody tries to change an object, it should refuse."""
     obj = KubeObject.parse(compact(POD))
     with pytest.raises(AttributeError):
         obj.name = "b"  # type: ignore[misc]
 
 
-def test_equality():
+def test_equality() -> None:
     """When two objects have the same bytes, they should be equal and hash alike, whatever was read of them."""
     one, other = KubeObject.parse(compact(POD)), KubeObject.parse(compact(POD))
-    assert one.metadata
+    assert one.metadata.labels
     assert one == other
     assert hash(one) == hash(other)
     assert one != KubeObject.parse(compact(POD | {"spec": {}}))
     assert one != one.raw
 
 
-def test_repr_shows_no_content():
+def test_repr_shows_no_content() -> None:
     """When an object is shown, it should be its identity and never a value."""
     obj = KubeObject.parse(compact(POD | {"data": {"password": "hunter2"}}))
     assert repr(obj) == "KubeObject('team-a/a', uid='u', resource_version='7')"
 
 
-def test_the_collector_does_not_see_it():
+def test_the_collector_does_not_see_it() -> None:
     """When a cache holds very many objects, the cyclic collector should have nothing to visit."""
     obj = KubeObject.parse(compact(POD))
     assert not gc.is_tracked(obj)
-    assert obj.metadata
+    assert obj.metadata.labels
     assert not gc.is_tracked(obj)
 
 
 @pytest.mark.parametrize(("namespace", "name", "key"), [("n", "a", "n/a"), ("", "a", "a")])
-def test_make_key(namespace: str, name: str, key: str):
+def test_make_key(namespace: str, name: str, key: str) -> None:
     """When a key is made, it should be client-go's."""
     assert make_key(namespace, name) == key
 
@@ -122,7 +123,9 @@ BODIES = st.dictionaries(
 
 
 def typed(kind: str, version: str, body: dict[str, Any]) -> bytes:
-    return compact({"kind": kind, "apiVersion": version} | {k: v for k, v in body.items() if k not in ("kind", "apiVersion")})
+    return compact(
+        {"kind": kind, "apiVersion": version} | {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+    )
 
 
 def untyped(body: dict[str, Any]) -> bytes:
@@ -130,7 +133,7 @@ def untyped(body: dict[str, Any]) -> bytes:
 
 
 @given(NAMES, NAMES, BODIES)
-def test_list_and_watch_form(kind: str, version: str, body: dict[str, Any]):
+def test_list_and_watch_form(kind: str, version: str, body: dict[str, Any]) -> None:
     """When a built-in object comes once in a LIST and once by WATCH, it should be the same content with one digest."""
     assume(set(body) - {"kind", "apiVersion"})
     one, other = typed(kind, version, body), untyped(body)
@@ -140,7 +143,7 @@ def test_list_and_watch_form(kind: str, version: str, body: dict[str, Any]):
 
 
 @given(BODIES, BODIES)
-def test_same_content_is_equality(one: dict[str, Any], other: dict[str, Any]):
+def test_same_content_is_equality(one: dict[str, Any], other: dict[str, Any]) -> None:
     """When two objects of one form are compared, same content should mean equal bytes."""
     a, b = compact(one), compact(other)
     assert same_content(a, a)
@@ -149,7 +152,7 @@ def test_same_content_is_equality(one: dict[str, Any], other: dict[str, Any]):
 
 
 @given(NAMES, NAMES, BODIES, BODIES)
-def test_different_content(kind: str, version: str, one: dict[str, Any], other: dict[str, Any]):
+def test_different_content(kind: str, version: str, one: dict[str, Any], other: dict[str, Any]) -> None:
     """When the contents differ, it should be seen in either form."""
     assume(untyped(one) != untyped(other))
     assert not same_content(typed(kind, version, one), untyped(other))
@@ -171,7 +174,7 @@ def test_different_content(kind: str, version: str, one: dict[str, Any], other: 
         (b"", b"", True),
     ],
 )
-def test_same_content(one: bytes, other: bytes, same: bool):
+def test_same_content(one: bytes, other: bytes, same: bool) -> None:
     """When two texts are compared, only the type that a WATCH of a built-in kind adds should be overlooked."""
     assert same_content(one, other) is same
     assert same_content(other, one) is same

@@ -135,6 +135,16 @@ def test_to_dict_after_the_bytes_were_dropped_says_so():
     assert isinstance(caught.value, InformerError)
 
 
+def test_annotations_are_left_to_the_bytes():
+    """When annotations are large, an entry should not keep them a second time beside the budget of the bytes."""
+    raw = b'{"metadata":{"name":"pool-a","annotations":{"big":"x"},"labels":{"a":"b"}}}'
+    obj = KubeObject.parse(raw)
+    bad = QuarantinedObject(NODEPOOLS, "pool-a", "", "1", (), NOW, NOW, 1, obj.metadata, raw)
+    assert (bad.metadata.annotations, bad.metadata.labels) == ({}, {"a": "b"})
+    assert obj.metadata.annotations == {"big": "x"}, "the object's own metadata is not touched"
+    assert bad.to_dict()["metadata"]["annotations"] == {"big": "x"}
+
+
 def test_copies_of_an_entry_share_their_bytes():
     """When the quarantine drops bytes, they should be gone for everybody who holds an entry of the same content."""
     bad = entry()

@@ -26,7 +26,7 @@ PARSED = [
 
 
 @pytest.mark.parametrize(("text", "resource", "path"), PARSED, ids=[row[0] for row in PARSED])
-def test_parse(text: str, resource: Resource, path: str):
+def test_parse(text: str, resource: Resource, path: str) -> None:
     """When kubectl's full form is parsed, it should give the resource, its path, and the same text back."""
     assert Resource.parse(text) == resource
     assert Resource.parse(text).path() == path
@@ -52,14 +52,14 @@ def test_parse(text: str, resource: Resource, path: str):
         "...v1",
     ],
 )
-def test_refused_texts(text: str):
+def test_refused_texts(text: str) -> None:
     """When a text names no resource, it should be refused with the form that is wanted."""
     with pytest.raises(ValueError, match=r"plural\.version\.group|plain lower-case name"):
         Resource.parse(text)
 
 
 @pytest.mark.parametrize("part", ["", ".", "..", "a/b", "a b", "ä", "a%2f", "a?b", "NodePools"])
-def test_refused_parts(part: str):
+def test_refused_parts(part: str) -> None:
     """When a part could not stand in a URL path, it should be refused and named."""
     with pytest.raises(ValueError, match="plural"):
         Resource("example.test", "v1", part)
@@ -89,13 +89,13 @@ def test_refused_parts(part: str):
         (Resource("", "v1", "pods"), "a", "b?watch=1", "/api/v1/namespaces/a/pods/b%3Fwatch%3D1"),
     ],
 )
-def test_path(resource: Resource, namespace: str | None, name: str | None, path: str):
+def test_path(resource: Resource, namespace: str | None, name: str | None, path: str) -> None:
     """When a path is asked for, it should name the scope, and no name should reach beyond its own segment."""
     assert resource.path(namespace, name) == path
 
 
 @pytest.mark.parametrize("step", [".", ".."])
-def test_path_steps(step: str):
+def test_path_steps(step: str) -> None:
     """When a name is a step of a path, it should be refused: `namespaces/../pods` would be all pods."""
     with pytest.raises(ValueError, match="no name"):
         Resource("", "v1", "pods").path(step)
@@ -103,13 +103,13 @@ def test_path_steps(step: str):
         Resource("", "v1", "pods").path("team-a", step)
 
 
-def test_namespace_of_a_cluster_scoped_resource():
+def test_namespace_of_a_cluster_scoped_resource() -> None:
     """When a cluster-scoped resource gets a namespace, it should say that this makes no sense."""
     with pytest.raises(ValueError, match=r"nodes\.v1 is cluster-scoped: a namespace \('team-a'\)"):
         Resource.parse("nodes.v1").path("team-a")
 
 
-def test_kind_is_only_a_word():
+def test_kind_is_only_a_word() -> None:
     """When two resources differ in their kind alone, they should be equal."""
     one, other = Resource("", "v1", "pods", kind="Pod"), Resource("", "v1", "pods")
     assert one == other
@@ -128,6 +128,6 @@ def test_kind_is_only_a_word():
         (Resource("", "v1", "configmaps"), False),
     ],
 )
-def test_sensitive(resource: Resource, sensitive: bool):
+def test_sensitive(resource: Resource, sensitive: bool) -> None:
     """When a resource holds core Secrets, it should be sensitive whatever a caller says."""
     assert resource.sensitive is sensitive

@@ -26,7 +26,10 @@ SPACE = st.text(alphabet=" \t\r\n", max_size=3)
 @st.composite
 def written(draw: st.DrawFn, value: Any) -> str:
     """The JSON text of a value with white space wherever it is allowed, and either way of escaping."""
-    space = lambda: draw(SPACE)
+
+    def space() -> str:
+        return draw(SPACE)
+
     if isinstance(value, dict):
         inner = ",".join(
             f"{space()}{draw(written(name))}{space()}:{space()}{draw(written(one))}{space()}"
@@ -39,21 +42,21 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
 
 @given(st.data(), st.dictionaries(TEXT, VALUES, max_size=5), SPACE)
-def test_members_of_valid_json(data: st.DataObject, value: dict[str, Any], around: str):
+def test_members_of_valid_json(data: st.DataObject, value: dict[str, Any], around: str) -> None:
     """When an object is valid JSON, its members should be those of a real parser."""
     text = around + data.draw(written(value)) + around
     assert {name: json.loads(bytes(raw)) for name, raw in members(text.encode()).items()} == value
 
 
 @given(st.data(), st.lists(VALUES, max_size=5), SPACE)
-def test_elements_of_valid_json(data: st.DataObject, value: list[Any], around: str):
+def test_elements_of_valid_json(data: st.DataObject, value: list[Any], around: str) -> None:
     """When a list is valid JSON, its elements should be those of a real parser."""
     text = around + data.draw(written(value)) + around
     assert [json.loads(bytes(raw)) for raw in elements(text.encode())] == value
 
 
 @given(st.binary(max_size=60) | st.text(alphabet='{}[],:"\\a1 ', max_size=30).map(str.encode))
-def test_any_bytes(data: bytes):
+def test_any_bytes(data: bytes) -> None:
     """When the bytes are anything at all, it should return or raise ScanError, and nothing else."""
     for look in (members, elements):
         try:
@@ -63,7 +66,7 @@ def test_any_bytes(data: bytes):
 
 
 @pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
-def test_kinds_of_buffers(make: Any):
+def test_kinds_of_buffers(make: Any) -> None:
     """When the data come as any kind of buffer, it should give views that agree."""
     assert [bytes(one) for one in elements(make(b'[1, {"a": [2]}, "]"]'))] == [b"1", b'{"a": [2]}', b'"]"']
 
@@ -86,7 +89,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE)
-def test_neighbours_of_hostile_values(value: bytes):
+def test_neighbours_of_hostile_values(value: bytes) -> None:
     """When one value is no valid JSON, it should come out as it is, and its neighbours with it."""
     assert [bytes(one) for one in elements(b"[1," + value + b",3]")] == [b"1", value, b"3"]
     found = members(b'{"a":1,"b":' + value + b',"c":3}')
@@ -119,7 +122,7 @@ def test_neighbours_of_hostile_values(value: bytes):
         (members, b'{"a'),
     ],
 )
-def test_refused(look: Any, data: bytes):
+def test_refused(look: Any, data: bytes) -> None:
     """When the brackets do not match, or this is something else, it should say so."""
     with pytest.raises(ScanError):
         look(data)
@@ -137,13 +140,13 @@ def test_refused(look: Any, data: bytes):
         (b'{"a":}', {"a": b""}),
     ],
 )
-def test_names(data: bytes, expected: dict[str, bytes]):
+def test_names(data: bytes, expected: dict[str, bytes]) -> None:
     """When a name is unusual, it should be read as a parser reads it, and the last of two should count."""
     assert {name: bytes(raw) for name, raw in members(data).items()} == expected
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_long_strings(closed: bool):
+def test_long_strings(closed: bool) -> None:
     """When a string has a million escapes, it should take memory and time in proportion to it and not many times more."""
     data = b'["' + b"\\n" * 1_000_000 + (b'"]' if closed else b"")
     tracemalloc.start()
@@ -161,7 +164,7 @@ def test_long_strings(closed: bool):
         tracemalloc.stop()
 
 
-def test_views_pin_no_copy():
+def test_views_pin_no_copy() -> None:
     """When a page is scanned, its elements should be views of it, not copies."""
     page = bytearray(b'[{"a":1},{"b":2}]')
     first, _ = elements(page)

@@ -72,7 +72,7 @@ def page(*items: bytes) -> bytes:
         (b'{"kind":"L","x":NaN}', "L", "", "", None),
     ],
 )
-def test_split_list(body: bytes, kind: str, version: str, token: str, items: list[bytes] | None):
+def test_split_list(body: bytes, kind: str, version: str, token: str, items: list[bytes] | None) -> None:
     """When a list answer is split, it should give its head and its items' bytes, whichever way it was split."""
     for data in (body, bytearray(body)):
         got = _wire.split_list(data)
@@ -84,14 +84,14 @@ def test_split_list(body: bytes, kind: str, version: str, token: str, items: lis
     "body",
     [b"", b"null", b"[]", b"[1]", b'"x"', b"<html></html>", b'{"items":[', b'{"items":[{]}', b'{"items":{}}', b"{}x"],
 )
-def test_no_list(body: bytes):
+def test_no_list(body: bytes) -> None:
     """When the body is no JSON object or breaks off, it should be refused, without quoting what may be an object."""
     with pytest.raises(WireError, match="the answer is no JSON list"):
         _wire.split_list(body)
 
 
 @SPECS
-def test_neighbours_in_a_list(spec: bytes):
+def test_neighbours_in_a_list(spec: bytes) -> None:
     """When one item of a page is hostile, its neighbours should come out as they are, and so should it."""
     items = [obj("a"), obj("bad", spec), obj("c")]
     got = _wire.split_list(page(*items)).items
@@ -116,9 +116,9 @@ ANY_VALUE = st.recursive(
 
 
 @given(st.lists(ANY_VALUE, max_size=4), st.integers(0, 4))
-def test_any_page(values: list[bytes], at: int):
+def test_any_page(values: list[bytes], at: int) -> None:
     """When several items of a page are hostile, every one should still stand where it stood."""
-    values = values[:at] + [b'{"metadata":{"name":"good"}}'] + values[at:]
+    values = [*values[:at], b'{"metadata":{"name":"good"}}', *values[at:]]
     got = _wire.split_list(page(*values)).items
     assert got is not None
     assert [bytes(one) for one in got] == values
@@ -128,7 +128,7 @@ def test_any_page(values: list[bytes], at: int):
 
 
 @SPECS
-def test_hostile_event(spec: bytes):
+def test_hostile_event(spec: bytes) -> None:
     """When the object of an event is hostile, its type and its bytes should come out."""
     kind, raw = _wire.split_event(b'{"type":"MODIFIED","object":' + obj("bad", spec) + b"}")
     assert (kind, bytes(raw)) == ("MODIFIED", obj("bad", spec))
@@ -143,7 +143,7 @@ def test_hostile_event(spec: bytes):
         (b'{"type":"ADDED","object":NaN}', "ADDED", b"NaN"),
     ],
 )
-def test_split_event(line: bytes, kind: str, raw: bytes):
+def test_split_event(line: bytes, kind: str, raw: bytes) -> None:
     """When a line is an event, it should give type and object."""
     got = _wire.split_event(line)
     assert (got[0], bytes(got[1])) == (kind, raw)
@@ -164,7 +164,7 @@ def test_split_event(line: bytes, kind: str, raw: bytes):
         b"[]",
     ],
 )
-def test_no_event(line: bytes):
+def test_no_event(line: bytes) -> None:
     """When a line is no event, it should be refused, without quoting what may be an object."""
     with pytest.raises(WireError, match="a line of the watch") as caught:
         _wire.split_event(line)
@@ -175,7 +175,10 @@ def test_no_event(line: bytes):
 
 
 HEADS = [
-    (b'{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"x":"y"}}', Head("a", "n", "u", "7", {"x": "y"})),
+    (
+        b'{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"x":"y"}}',
+        Head("a", "n", "u", "7", {"x": "y"}),
+    ),
     (b'{"name":"a"}', Head("a")),
     (b'{"name":"a","namespace":null}', Head("a")),
     (b'{"name":"a","labels":null}', Head("a")),
@@ -200,27 +203,27 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("meta", "head"), HEADS)
-def test_salvage_head(meta: bytes, head: Head):
+def test_salvage_head(meta: bytes, head: Head) -> None:
     """When metadata are broken, it should read what can be read, and give no name where the key would be wrong."""
     assert _wire.salvage_head(b'{"metadata":' + meta + b',"spec":NaN}') == head
 
 
 @pytest.mark.parametrize(("meta", "head"), HEADS)
-def test_read_head_agrees(meta: bytes, head: Head):
+def test_read_head_agrees(meta: bytes, head: Head) -> None:
     """When the fast reading gives a head at all, it should be the careful one's."""
     fast = _wire.read_head(b'{"metadata":' + meta + b"}")
     assert fast is None or fast == head
 
 
 @pytest.mark.parametrize("raw", [b"", b"null", b"7", b"[]", b"{}", b'{"metadata":', b"NaN", b'{"spec":{}}'])
-def test_no_head(raw: bytes):
+def test_no_head(raw: bytes) -> None:
     """When there are no metadata, there should be an empty head and no error."""
     assert _wire.read_head(raw) is None
     assert _wire.salvage_head(raw) == Head()
     assert _wire.read_metadata(raw) == ObjectMeta()
 
 
-META = {
+META: dict[str, Any] = {
     "generation": 3,
     "creationTimestamp": "2026-01-01T00:00:00Z",
     "deletionTimestamp": "2026-01-02T00:00:00Z",
@@ -271,14 +274,14 @@ def _as_tuples(meta: ObjectMeta) -> tuple[Any, ...]:
     ],
     ids=lambda value: json.dumps(value, default=str),
 )
-def test_metadata(change: dict[str, Any], expected: dict[str, Any]):
+def test_metadata(change: dict[str, Any], expected: dict[str, Any]) -> None:
     """When members of the metadata have a wrong type, they should read as empty and the others as they are."""
     raw = json.dumps({"metadata": META | change}).encode()
     fields = dict(zip(ObjectMeta.__struct_fields__, _as_tuples(PARSED_META), strict=True)) | expected
     assert _as_tuples(_wire.read_metadata(raw)) == tuple(fields.values())
 
 
-def test_metadata_beside_a_hostile_annotation():
+def test_metadata_beside_a_hostile_annotation() -> None:
     """When one annotation is no JSON, it should cost the annotations and not the finalizers."""
     raw = b'{"metadata":{"annotations":{"a":"\\ud800"},"finalizers":["x"],"labels":{"a":"b"},"generation":2}}'
     meta = _wire.read_metadata(raw)
@@ -300,7 +303,7 @@ def test_metadata_beside_a_hostile_annotation():
     ],
     ids=["ASCII", "UTF-8", "invalid UTF-8", "NaN", "lone surrogate", "deep"],
 )
-def test_problems_of_text(raw: bytes, text: str | None, strict: str | None):
+def test_problems_of_text(raw: bytes, text: str | None, strict: str | None) -> None:
     """When bytes are no JSON text, it should say why."""
     assert _wire.text_problem(raw) == text
     assert (_wire.json_problem(raw) or "").startswith(strict or "")
@@ -308,7 +311,7 @@ def test_problems_of_text(raw: bytes, text: str | None, strict: str | None):
 
 
 @SPECS
-def test_decoding_hostile_bytes(spec: bytes):
+def test_decoding_hostile_bytes(spec: bytes) -> None:
     """When a hostile object is decoded, it should give a value or a ValueError, never a crash; its metadata stay readable."""
     raw = obj("bad", spec)
     for decode in (_wire.decode_json, lambda one: _wire.decode_member(one, "spec")):
@@ -322,7 +325,7 @@ def test_decoding_hostile_bytes(spec: bytes):
         assert _wire.json_problem(raw)
 
 
-def test_decode_member():
+def test_decode_member() -> None:
     """When one member is asked for, the others should not be decoded; an absent one is a KeyError."""
     assert _wire.decode_member(b'{"a":1e400,"b":[1]}', "b") == [1]
     with pytest.raises(KeyError):
@@ -340,7 +343,10 @@ def test_decode_member():
             _wire.Status("m", "Forbidden", 403),
         ),
         (
-            {"kind": "Status", "details": {"retryAfterSeconds": 5, "causes": [{"reason": "R", "message": "M", "x": 1}, 7]}},
+            {
+                "kind": "Status",
+                "details": {"retryAfterSeconds": 5, "causes": [{"reason": "R", "message": "M", "x": 1}, 7]},
+            },
             _wire.Status(causes=({"reason": "R", "message": "M"},), retry_after=5.0),
         ),
         ({"kind": "Status", "message": None, "reason": 7, "code": "500", "details": None}, _wire.Status()),
@@ -350,18 +356,18 @@ def test_decode_member():
         ([], None),
     ],
 )
-def test_read_status(body: Any, expected: _wire.Status | None, indent: int | None):
+def test_read_status(body: Any, expected: _wire.Status | None, indent: int | None) -> None:
     """When a body is a Status, pretty-printed or not, it should be read as far as it is well-formed."""
     assert _wire.read_status(json.dumps(body, indent=indent).encode()) == expected
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{", b"\xff", b"null"])
-def test_no_status(body: bytes):
+def test_no_status(body: bytes) -> None:
     """When a body is no JSON object, it should be no Status."""
     assert _wire.read_status(body) is None
 
 
-def test_excerpt():
+def test_excerpt() -> None:
     """When bytes are shown, it should be printable ASCII, short, and show that something was left out."""
     assert _wire.excerpt(b"a\nb\xff\x1b") == "'a\\nb\\xff\\x1b'"
     assert len(_wire.excerpt(b"x" * 1000)) < 100

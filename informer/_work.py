@@ -1,0 +1,48 @@
+"""The tasks of one informer: its reflector, its handlers and the resync; none of them ends by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from informer._cache import Cache
+from informer._lifetime import plain
+from informer.health import Pulse
+from informer.reflector import Reflector
+
+T = TypeVar("T")
+
+
+async def work(reflector: Reflector[T], cache: Cache[T], pulse: Pulse, resync_period: float | None) -> None:
+    """Run until cancelled. What ends it otherwise is a bug: the pulse is told, and it is raised plain.
+
+    This is no method, so that the tracebacks of a cancellation do not keep an informer alive that nobody needs any more.
+    """
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            cache.fanout.start(tasks)
+            if resync_period is not None:
+                tasks.create_task(_until_the_end(_resync(cache, resync_period), cache), name="resync")
+            await _until_the_end(reflector.run(), cache)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        cause = plain(error)
+        pulse.died(cause)
+        if error is cause:
+            raise
+        raise cause from None
+
+
+async def _until_the_end(task: Awaitable[None], cache: Cache[T]) -> None:
+    try:
+        await task
+    finally:
+        cache.fanout.ending.set()  # before the group cancels the handlers, so that they know whose cancellation it is
+
+
+async def _resync(cache: Cache[T], period: float) -> None:
+    while True:
+        await asyncio.sleep(period)
+        await cache.resync()

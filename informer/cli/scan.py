@@ -1,0 +1,111 @@
+"""`scan`: look once, and name every bad object."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from informer.api import ApiListerWatcher
+from informer.cli import judges, render, rules
+from informer.cli.connect import Connection, connect
+from informer.cli.discovery import resolve
+from informer.cli.errors import CommandError, explain
+from informer.cli.progress import Counting, progress
+from informer.degraded.checks import Check
+from informer.degraded.scan import ScanReport, scan
+from informer.errors import ApiError
+from informer.resource import Resource
+
+
+async def run(options: argparse.Namespace) -> int:
+    """Scan, or print the rules; returns the exit code: 0 clean, 1 bad objects.
+
+    Raises:
+        CommandError: it could not look.
+    """
+    async with connect(options.kubeconfig, options.context) as connection:
+        try:
+            resource = await resolve(connection.api, options.resource)
+            crd = await _crd(options, connection, resource)
+            if options.print_rules:
+                print(rules.text(options.check, resource, crd or {}, as_json=options.output == "json"))
+                return 0
+            return await _scan(options, connection, resource, crd)
+        except ApiError as error:
+            raise CommandError(explain(error, connection.server)) from None
+
+
+async def _crd(options: argparse.Namespace, connection: Connection, resource: Resource) -> Mapping[str, Any] | None:
+    if options.crd_file:
+        return judges.read_crd(options.crd_file)
+    if options.crd_schema or options.print_rules:
+        return await judges.fetch_crd(connection.api, resource, connection.server)
+    return None
+
+
+async def _scan(
+    options: argparse.Namespace, connection: Connection, resource: Resource, crd: Mapping[str, Any] | None
+) -> int:
+    namespace = scope(options, connection, resource)
+    presence = judges.Presence(one.check for one in options.check)
+    more: list[Check] = [presence]
+    unjudged: Sequence[str] = ()
+    if crd is not None:
+        by_schema = judges.by_schema(crd, resource)
+        more.append(by_schema)
+        unjudged = [one for one in by_schema.unjudged if one.startswith(f"{resource.version}: ")]
+    source = Counting(
+        ApiListerWatcher(
+            connection.api,
+            resource,
+            namespace=namespace,
+            label_selector=options.selector,
+            field_selector=options.field_selector,
+            on_unauthorized=connection.refresh,
+        )
+    )
+    async with progress(lambda s: f"reading {resource}: {source.objects:,} objects, {s:.0f} s", sys.stderr):
+        report = await scan(source, checks=judges.all_checks(options.check, *more))
+    _print(options.output, report, resource, namespace)
+    for note in _notes(report, presence, unjudged, judged=bool(options.check) or crd is not None):
+        print(f"note: {note}", file=sys.stderr)
+    return 1 if report.bad or report.unidentifiable else 0
+
+
+def scope(options: argparse.Namespace, connection: Connection, resource: Resource) -> str | None:
+    """The namespace to look into; None for all. As kubectl: the context's, unless one is named, or all are."""
+    if options.all_namespaces or not resource.namespaced:
+        return None
+    return options.namespace or connection.namespace
+
+
+def where(namespace: str | None) -> str:
+    """The scope in words."""
+    return "the whole cluster" if namespace is None else f"namespace {namespace}"
+
+
+def _print(output: str, report: ScanReport, resource: Resource, namespace: str | None) -> None:
+    match output:
+        case "json":
+            print(render.as_json(render.as_dict(report, resource, namespace)))
+        case "yaml":
+            print(render.as_yaml(render.as_dict(report, resource, namespace)))
+        case _:
+            for line in render.table(report, resource, where(namespace), render.Style.of(sys.stdout)):
+                print(line)
+
+
+def _notes(report: ScanReport, presence: judges.Presence, unjudged: Sequence[str], *, judged: bool) -> Sequence[str]:
+    notes = []
+    if not judged:
+        notes.append("nothing was asked of the objects but that they are JSON; add --check KIND:FIELD or --crd-schema")
+    elif report.checked:
+        notes += [
+            f"no object has a field {path}; if that is a surprise, check its spelling" for path in presence.never_seen()
+        ]
+    if unjudged:
+        shown = "; ".join(unjudged[:3]) + f"; and {len(unjudged) - 3} more" * (len(unjudged) > 3)
+        notes.append(f"{len(unjudged)} parts of the schema were not judged: {shown}")
+    return notes

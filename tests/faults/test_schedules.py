@@ -1,0 +1,165 @@
+"""Random schedules of every fault the fake server knows: when they are over, everything must be as if they had not been.
+
+A failing schedule is shrunk and printed as a function that plays it again. `INFORMER_FAULT_EXAMPLES` asks for more examples
+than the ordinary tests can afford, and for other ones each time (`nox -s faults`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from informer.testing.virtual import run
+
+from .play import FAULTS, POISON, Mode, Play, Step, opened, playing, script
+
+EXAMPLES = int(os.environ.get("INFORMER_FAULT_EXAMPLES", "0"))
+
+NAMES = st.sampled_from("abcdefgh")
+FLAVOURS = st.sampled_from(["good", "good", "good", "bad", "broken", "nameless"])
+KINDS = st.sampled_from(["plain", "slow", "raising", "hanging", "thread"])
+
+
+def step(name: str, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    return st.tuples(*arguments).map(lambda values: Step(name, values))
+
+
+HIT = step("hit", st.sampled_from(["list", "watch"]), st.sampled_from(sorted(FAULTS)), st.sampled_from([1, 2, 5, 30]))
+WRITES = [
+    step("put", NAMES, FLAVOURS),
+    step("put", NAMES, FLAVOURS),
+    step("replace", NAMES, FLAVOURS),
+    step("recreate", NAMES, FLAVOURS),
+    step("remove", NAMES),
+    step("put", NAMES, FLAVOURS, st.just(True)),
+    step("remove", NAMES, st.just(True)),
+]
+TROUBLE = [
+    HIT,
+    HIT,
+    step("stop"),
+    step("start"),
+    step("compact"),
+    step("expire_watches"),
+    step("end_watches", st.sampled_from(["CLOSE", "DROP", "RESET", "STALL"])),
+    step("poison", st.sampled_from(sorted(POISON))),
+    st.sampled_from([("list",), ("watch",), ("list", "watch")]).map(lambda verbs: Step("forbid", verbs)),
+    step("allow"),
+    step("lock_out"),
+    step("let_in"),
+    step("remove_resource"),
+    step("add_resource"),
+    step("restore", st.integers(0, 12)),
+    step("streaming_lists", st.sampled_from(["marked", "unmarked", "refused"])),
+    step("expired_in_stream", st.booleans()),
+    step("bookmarks", st.sampled_from([None, 5.0, 60.0])),
+]
+HANDLERS = [
+    step("join", KINDS),
+    step("leave", st.integers(0, 3)),
+    step("hang"),
+    step("release"),
+    step("relist"),
+]
+WAIT = step("wait", st.sampled_from([0.0, 0.5, 3.0, 20.0, 70.0, 700.0]))
+STEPS = st.one_of(st.one_of(WRITES), st.one_of(TROUBLE), st.one_of(HANDLERS), WAIT, WAIT)
+MODES = st.builds(
+    Mode,
+    initial_list=st.sampled_from(["list", "stream", "auto"]),
+    degraded=st.booleans(),
+    max_backlog=st.sampled_from([2, 10_000]),
+    resync_period=st.sampled_from([None, None, 45.0]),
+    page_size=st.sampled_from([1, 3, 500]),
+)
+
+thorough = settings(
+    max_examples=EXAMPLES or 60,
+    derandomize=not EXAMPLES,
+    deadline=None,
+    database=None,
+    print_blob=False,
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+async def perform(mode: Mode, steps: Sequence[Step]) -> list[float]:
+    async with playing(mode) as play:
+        for one in steps:
+            await getattr(play, one.name)(*one.arguments)
+        await play.settle()
+        return opened(play.server)
+
+
+@given(MODES, st.lists(STEPS, max_size=25))
+@thorough
+def test_any_schedule(mode: Mode, steps: list[Step]) -> None:
+    """When any faults have come in any order and are over, it should hold exactly what the server has, and have told every
+    handler so, without a request too many and with nothing left behind.
+    """
+    try:
+        run(perform(mode, steps))
+    except BaseException as error:
+        error.add_note(f"The schedule as a test (from tests.faults.play import Mode, playing):\n\n{script(mode, steps)}\n")
+        raise
+
+
+SCHEDULE = [
+    Step("put", ("c", "bad")),
+    Step("hit", ("watch", "429", 2)),
+    Step("wait", (20.0,)),
+    Step("stop"),
+    Step("wait", (70.0,)),
+    Step("start"),
+    Step("join", ("slow",)),
+    Step("restore", (1,)),
+]
+
+
+async def test_the_script_plays_the_same() -> None:
+    """When a schedule is printed, the printed function should play the very same schedule when it is pasted."""
+    times: list[list[float]] = []
+
+    class Watched(Play):
+        async def settle(self) -> None:
+            await super().settle()
+            times.append(opened(self.server))
+
+    printed = script(Mode(initial_list="stream"), SCHEDULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.faults.play.Play", Watched)
+        names: dict[str, Any] = {"Mode": Mode, "playing": playing}
+        exec(printed, names)
+        await names["test_replay"]()
+        start = times[0][0]
+        await perform(Mode(initial_list="stream"), SCHEDULE)
+    assert [round(one - start, 3) for one in times[0]] == [round(one - times[1][0], 3) for one in times[1]]
+    assert len(times[0]) > 5
+
+
+def test_every_fault_is_used() -> None:
+    """When a step is added to the play, the schedules should draw it."""
+    drawn = {str(one) for one in (Step(name) for name in vars(Play) if not name.startswith("_"))}
+    methods = {name for name in vars(Play) if callable(getattr(Play, name)) and not name.startswith("_")} - {"settle"}
+    used = set()
+    for strategy in [*WRITES, *TROUBLE, *HANDLERS, WAIT]:
+        used.add(_first(strategy).name)
+    assert drawn
+    assert methods == used
+
+
+def _first(strategy: st.SearchStrategy[Step]) -> Step:
+    found: list[Step] = []
+
+    @given(strategy)
+    @settings(max_examples=1, database=None, derandomize=True)
+    def draw(value: Step) -> None:
+        found.append(value)
+
+    draw()
+    return found[0]
