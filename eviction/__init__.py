@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from eviction._http import CallsApi
+from eviction._client import CallsApi
 from eviction.budgets import BudgetIndex
 from eviction.deadline import Deadline
 from eviction.evict import EvictResult, NodeResult, Outcome, evict, evict_node

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from eviction import _client
 from eviction._answer import Answer, of_response
+from eviction._client import CallsApi
 
 V1: Final = "policy/v1"
 V1BETA1: Final = "policy/v1beta1"
-
-
-class CallsApi(Protocol):
-    """What is used of a kubernetes-asyncio `ApiClient`, and nothing else."""
-
-    async def call_api(self, resource_path: str, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """Send one request; with `_preload_content=False` the aiohttp response comes back as it is."""
 
 
 async def request(
@@ -30,16 +25,14 @@ async def request(
     body: Any = None,
 ) -> tuple[int, Any, bytes]:
     """Status, headers and body of one answer, whatever its status. Never sent twice: the client retries no POST."""
-    response = await api_client.call_api(
-        path,
+    response = await _client.send(
+        api_client,
         method,
+        path,
+        timeout=timeout,
         query_params=list(query),
         header_params={"Accept": "application/json", "Content-Type": "application/json"},
         body=body,
-        auth_settings=["BearerToken"],
-        # The client would decode an error's body as strict UTF-8 and lose the refusal over a bad byte.
-        _preload_content=False,
-        _request_timeout=timeout,
     )
     try:
         content: bytes = await response.read()

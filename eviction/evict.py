@@ -11,7 +11,7 @@ from urllib.parse import quote
 from attrs import evolve, field, frozen
 
 from eviction import _http
-from eviction._http import CallsApi
+from eviction._client import CallsApi
 from eviction._message import describe
 from eviction._pacing import LASTING
 from eviction._seconds import at_least
@@ -93,7 +93,7 @@ async def evict(
     policy/v1, or policy/v1beta1 where only that is served. Never repeats the request by itself.
 
     Args:
-        api_client: A kubernetes-asyncio ApiClient.
+        api_client: An ApiClient of kubernetes-asyncio, or of `kubernetes.aio`.
         pod: The pod; `PodRef.of` makes one.
         timeout: Seconds for the whole call. The server itself may take ten to win a conflict over the budget.
         dry_run: Let the server judge without doing. Uses up no headroom.
@@ -168,7 +168,7 @@ async def evict_node(
     passes is cancelled. After the deadline nothing is sent any more: what happens then is the caller's decision.
 
     Args:
-        api_client: A kubernetes-asyncio ApiClient.
+        api_client: An ApiClient of kubernetes-asyncio, or of `kubernetes.aio`.
         node: The key for the throttle; `(name, uid)` for a node that may come back under its name.
         pods: The pods of the node that have to go.
         throttle: Shared by all passes.

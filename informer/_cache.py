@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -43,17 +44,15 @@ class Cache(Generic[T]):
 
     async def _publish(self, collected: Replacement[T], resource_version: str) -> None:
         """Build the new state in slices; the swap and the news of it are one step for everybody else."""
-        state, notes = await collected.build(Slices())
+        state, by_kind = await collected.build(Slices())
+        notes = [*itertools.chain.from_iterable(by_kind.values())]
         initial_sync = not self.synced
         self.indexer.state = state
         self.synced = True
         self.fanout.put(notes, initial_sync=initial_sync)
-        counts: dict[str, int] = {}
-        for note in notes:
-            kind = "added" if isinstance(note, Item) else type(note.change).__name__.lower()
-            counts[kind] = counts.get(kind, 0) + 1
-        for kind, count in counts.items():
-            self.recorder.event(kind, count)
+        for kind, found in by_kind.items():
+            if found:
+                self.recorder.event(kind.__name__.lower(), len(found))
         self.recorder.undecodable(len(state.held) + state.unidentifiable)
         self._advance(resource_version)
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
-from informer import _wire
+from informer import _client, _wire
 from informer.errors import ApiError, ItemTooLargeError
 
 CONNECT_TIMEOUT = 10.0
@@ -22,6 +22,9 @@ ERROR_BYTES = 64 << 10
 """How much of an error body is read."""
 _ERROR_SECONDS = 5.0
 _MESSAGE_CHARACTERS = 1000
+PAGE_BYTES = 2 << 30
+"""How large one page of a LIST may be, so that a body without an end does not fill memory until `LIST_TIMEOUT`. Generous on
+purpose: a server may answer a list of 400,000 objects of 5 kB in one page."""
 
 
 @contextmanager
@@ -37,15 +40,35 @@ def errors_as_api_error(what: str, seconds: float) -> Iterator[None]:
         raise ApiError(message, reason="Timeout") from error
     except TimeoutError as error:
         raise ApiError(f"{what}: no answer within {seconds:g} s", reason="Timeout") from error
+    except aiohttp.ClientResponseError as error:
+        # Not as the cause: it carries the request with its headers, the token among them, and shows them in its repr.
+        raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from None
     except (aiohttp.ClientError, OSError) as error:
         raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from error
+    except ApiError:
+        raise
+    except Exception as error:
+        if (refused := _client.refusal(error)) is None:
+            raise
+        raise status_error(what, refused[0], b"", refused[1]) from error
 
 
 @asynccontextmanager
 async def get(
-    api: Any, path: str, query: Mapping[str, str], *, what: str, first_byte: float, headers: Mapping[str, str]
+    api: Any,
+    path: str,
+    query: Mapping[str, str],
+    *,
+    what: str,
+    first_byte: float,
+    headers: Mapping[str, str],
+    sensitive: bool = False,
 ) -> AsyncIterator[Any]:
     """A GET whose answer is 200. Leaving the context never leaves a half-read connection behind.
+
+    A redirect is an error. An API server has none for a LIST or WATCH, so it is a proxy's login page or a takeover, and what
+    stands at its end must not become the cache. aiohttp follows it all the same (`call_api` has no way to say no), but takes
+    no Authorization header and no cookie along to another host.
 
     The deadlines are timers of our own: aiohttp's `sock_read` does not fire in every state of a connection.
 
@@ -55,23 +78,23 @@ async def get(
     import aiohttp  # noqa: PLC0415 - see the module's docstring
 
     limits = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+    headers = {"Accept": "application/json", **headers}
     with errors_as_api_error(what, first_byte):
         async with asyncio.timeout(first_byte):
-            response = await api.call_api(
-                path,
-                "GET",
-                query_params=list(query.items()),
-                header_params={"Accept": "application/json", **headers},
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=limits,
-            )
+            response = await _client.send(api, "GET", path, query=query, headers=headers, timeout=limits)
     try:
         _keep_alive(response)
+        if response.history:
+            to = response.url.origin() if response.url.is_absolute() else response.url
+            raise ApiError(
+                f"{what}: redirected to {to}, which is not the API server",
+                status=response.history[0].status,
+                reason="Redirected",
+            )
         if response.status != 200:
             with errors_as_api_error(what, _ERROR_SECONDS):
                 body = await _read_some(response)
-            raise status_error(what, response.status, body, response.headers)
+            raise status_error(what, response.status, body, response.headers, sensitive=sensitive)
         yield response
     finally:
         # A connection may be used again only when its answer has been read to the end.
@@ -81,11 +104,17 @@ async def get(
             response.close()
 
 
-async def read_body(response: Any) -> bytearray:
-    """The whole body, in one buffer that grows: a list of chunks to join would need the memory twice."""
+async def read_body(response: Any, what: str = "GET") -> bytearray:
+    """The whole body, in one buffer that grows: a list of chunks to join would need the memory twice.
+
+    Raises:
+        ApiError: more than `PAGE_BYTES`.
+    """
     body = bytearray()
     while chunk := await response.content.readany():
         body += chunk
+        if len(body) > PAGE_BYTES:
+            raise ApiError(f"{what}: the answer is larger than {PAGE_BYTES} bytes", reason="UnreadableAnswer")
     return body
 
 
@@ -170,13 +199,16 @@ class Lines:
         return chunk
 
     def _too_large(self, line: bytes) -> ItemTooLargeError:
-        found = re.search(rb'"name":"([^"\\]{1,253})"', line[:ERROR_BYTES])
+        # Inside `metadata`: any other name may be a value, such as one of a Secret. A quote in a string comes escaped.
+        found = re.search(rb'"metadata":\{(?:"[^"\\{}]*":"[^"\\{}]*",)*"name":"([^"\\]{1,253})"', line[:ERROR_BYTES])
         name = f" (an object named {found[1].decode('utf-8', 'replace')!r})" if found else ""
         return ItemTooLargeError(f"{self._what}: a line of more than {self._max} bytes{name}; raise max_object_bytes")
 
 
-def status_error(what: str, http_status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
-    """What an answer other than the one hoped for says: a Status in JSON, or any text."""
+def status_error(
+    what: str, http_status: int, body: bytes, headers: Mapping[str, str], *, sensitive: bool = False
+) -> ApiError:
+    """What an answer other than the one hoped for says: a Status in JSON, or any text; of `sensitive` ones no such text."""
     status = _wire.read_status(body)
     waits = [wait for wait in (_retry_after(headers), status.retry_after if status else None) if wait is not None]
     retry_after = max(waits, default=None)
@@ -185,19 +217,29 @@ def status_error(what: str, http_status: int, body: bytes, headers: Mapping[str,
         shown = _wire.excerpt(body, 40) if body.lstrip()[:1] == b"<" else f"{len(body)} bytes that are no JSON"
         return ApiError(f"{what}: unreadable answer: {shown}", reason="UnreadableAnswer", retry_after=retry_after)
     if status is None:
-        text = _one_line(body.decode("utf-8", "replace")) or "an empty answer"
+        text = (
+            f"{len(body)} bytes that are no Status"
+            if sensitive
+            else _one_line(body.decode("utf-8", "replace")) or "an empty answer"
+        )
         reason = _REASONS.get(http_status, "")
         return ApiError(f"{what}: {text}", status=http_status, reason=reason, retry_after=retry_after)
-    return from_status(what, status, http_status=http_status, retry_after=retry_after)
+    return from_status(what, status, http_status=http_status, retry_after=retry_after, sensitive=sensitive)
 
 
 def from_status(
-    what: str, status: _wire.Status, *, http_status: int = 200, retry_after: float | None = None
+    what: str,
+    status: _wire.Status,
+    *,
+    http_status: int = 200,
+    retry_after: float | None = None,
+    sensitive: bool = False,
 ) -> ApiError:
     """A Status as an exception; inside an answer of 200 its own code counts."""
     code = http_status if http_status != 200 else status.code or 500
+    message = _QUOTED.sub("(not shown: the resource is sensitive)", status.message) if sensitive else status.message
     return ApiError(
-        f"{what}: {_one_line(status.message) or 'no message'}",
+        f"{what}: {_one_line(message) or 'no message'}",
         status=code,
         reason=status.reason or _REASONS.get(code, ""),
         causes=status.causes,
@@ -256,6 +298,14 @@ def _keep_alive(response: Any) -> None:
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
+# What Go's JSON decoders quote of the bytes they cannot read.
+_QUOTED = re.compile(r"error found in #\d+ byte of .*|parsing \d+ .*|invalid character .*", re.DOTALL)
+# Credentials that a proxy or an exception may repeat: in a URL, or as the value of a header.
+_CREDENTIALS = re.compile(
+    r"(?<=://)[^/@\s]+(?=@)|(?<=\bbearer )\s*[^\s\"',;<>]+|(?<=\bbasic )\s*[A-Za-z0-9+/=]{8,}", re.IGNORECASE
+)
+
+
 def _describe(error: BaseException) -> str:
     text = _one_line(str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -264,5 +314,5 @@ def _describe(error: BaseException) -> str:
 def _one_line(text: str) -> str:
     """Printable, one line, bounded: what a server says ends up in log lines."""
     clean = "".join(c if c.isprintable() else " " for c in text[: _MESSAGE_CHARACTERS + 1])
-    clean = " ".join(clean.split())
+    clean = _CREDENTIALS.sub("***", " ".join(clean.split()))
     return clean if len(text) <= _MESSAGE_CHARACTERS else f"{clean[:_MESSAGE_CHARACTERS]}…"

@@ -19,10 +19,18 @@ class Lifetime:
     """
 
     _group: asyncio.TaskGroup = field(factory=asyncio.TaskGroup, init=False)
+    _owner: asyncio.Task[Any] | None = field(default=None, init=False)
+    _left: bool = field(default=False, init=False)
 
     async def enter(self) -> None:
         """Begin; the body runs in the calling task."""
+        self._owner = asyncio.current_task()
         await self._group.__aenter__()
+
+    @property
+    def ending(self) -> bool:
+        """The body was left, or is being cancelled: a task that is cancelled otherwise was cancelled by a stranger."""
+        return self._left or (self._owner is not None and self._owner.cancelling() > 0)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a task until the body is left.
@@ -38,6 +46,7 @@ class Lifetime:
 
     async def exit(self, _et: type[BaseException] | None, e: BaseException | None, _tb: TracebackType | None) -> None:
         """End: to be called by `__aexit__` with what it was given."""
+        self._left, self._owner = True, None
         me = asyncio.current_task()
         assert me is not None
         cancelled_before = me.cancelling()

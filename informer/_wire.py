@@ -270,9 +270,9 @@ def read_status(body: bytes) -> Status | None:
     return Status(
         message=_text(value.get("message")),
         reason=_text(value.get("reason")),
-        code=code if type(code) is int else 0,
+        code=code if type(code) is int and 100 <= code <= 599 else 0,
         causes=tuple(_texts(c) for c in (causes if isinstance(causes, list) else ()) if isinstance(c, dict)),
-        retry_after=float(wait) if type(wait) is int and wait > 0 else None,
+        retry_after=float(min(wait, _LONG_WAIT)) if type(wait) is int and wait > 0 else None,
     )
 
 
@@ -292,6 +292,7 @@ def _loose_metadata(raw: bytes) -> dict[str, Any]:
 
 
 _UNREADABLE = object()
+_LONG_WAIT = 10**9
 
 
 def _loosely(raw: bytes | memoryview | None) -> Any:

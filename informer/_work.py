@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from informer._cache import Cache
 from informer._lifetime import plain
+from informer.errors import InformerError
 from informer.health import Pulse
 from informer.reflector import Reflector
 
 T = TypeVar("T")
 
 
-async def work(reflector: Reflector[T], cache: Cache[T], pulse: Pulse, resync_period: float | None) -> None:
+async def work(
+    reflector: Reflector[T],
+    cache: Cache[T],
+    pulse: Pulse,
+    resync_period: float | None,
+    ending: Callable[[], bool],
+) -> None:
     """Run until cancelled. What ends it otherwise is a bug: the pulse is told, and it is raised plain.
+
+    A cancellation while nobody is `ending` the informer is such a bug too: a TaskGroup would take no notice of it, and the
+    cache would stand still without a word.
 
     This is no method, so that the tracebacks of a cancellation do not keep an informer alive that nobody needs any more.
     """
@@ -26,7 +36,11 @@ async def work(reflector: Reflector[T], cache: Cache[T], pulse: Pulse, resync_pe
                 tasks.create_task(_until_the_end(_resync(cache, resync_period), cache), name="resync")
             await _until_the_end(reflector.run(), cache)
     except asyncio.CancelledError:
-        raise
+        if ending():
+            raise
+        stray = _stray("leave the body of its `async with` to end it")
+        pulse.died(stray)
+        raise stray from None
     except BaseException as error:
         cause = plain(error)
         pulse.died(cause)
@@ -35,11 +49,21 @@ async def work(reflector: Reflector[T], cache: Cache[T], pulse: Pulse, resync_pe
         raise cause from None
 
 
+def _stray(remark: str) -> InformerError:
+    task = asyncio.current_task()
+    return InformerError(f"the task {task.get_name() if task else ''!r} was cancelled by somebody else; {remark}")
+
+
 async def _until_the_end(task: Awaitable[None], cache: Cache[T]) -> None:
+    fanout = cache.fanout
     try:
         await task
+    except asyncio.CancelledError:
+        if asyncio.current_task() is fanout.owner or fanout.is_ending():
+            raise
+        raise _stray("an informer without it would not be what was asked for") from None
     finally:
-        cache.fanout.ending.set()  # before the group cancels the handlers, so that they know whose cancellation it is
+        fanout.ending.set()  # before the group cancels the handlers, so that they know whose cancellation it is
 
 
 async def _resync(cache: Cache[T], period: float) -> None:

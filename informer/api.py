@@ -1,7 +1,7 @@
-"""The real source: LIST and WATCH over a kubernetes-asyncio `ApiClient`, status checked and every wait bounded.
+"""The real source: LIST and WATCH over the caller's `ApiClient`, status checked and every wait bounded.
 
 Only `call_api` is used, since it alone applies the client's authentication, proxy and TLS settings and still hands out the
-raw response. kubernetes-asyncio's own `watch` checks no status, reconnects without a pause and decodes every object.
+raw response. The clients' own `watch` checks no status, reconnects without a pause and decodes every object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
-from informer import _http, _wire
+from informer import _client, _http, _wire
 from informer._projection import Projection
 from informer._slices import Slices
 from informer.errors import ApiError, ItemTooLargeError, StreamBrokenError
@@ -47,7 +47,7 @@ _MARK = "k8s.io/initial-events-end"
 
 
 class CallsApi(Protocol):
-    """What is used of `kubernetes_asyncio.client.ApiClient`, and nothing else."""
+    """What is used of a client: `kubernetes_asyncio.client.ApiClient` or `kubernetes.aio.client.ApiClient`."""
 
     async def call_api(self, resource_path: str, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """Send one request with the client's own authentication, proxy and TLS settings."""
@@ -55,14 +55,14 @@ class CallsApi(Protocol):
 
 
 class ApiListerWatcher:
-    """A `ListerWatcher[KubeObject]` over a kubernetes-asyncio `ApiClient`.
+    """A `ListerWatcher[KubeObject]` over an `ApiClient`, kubernetes-asyncio's or the official package's.
 
     Items are split without decoding them. One whose bytes are no JSON text but whose key can be read is withheld; its
     neighbours are not affected.
 
     Args:
-        api_client: the caller's client; it stays the caller's to close. Each open watch holds one of its connections
-            (`connection_pool_maxsize`, 100 by default).
+        api_client: the caller's client, of `kubernetes_asyncio` or of `kubernetes.aio`; it stays the caller's to close. Each
+            open watch holds one of its connections (`connection_pool_maxsize`, 100 by default).
         resource: what to list and watch.
         namespace: only this namespace; None for all.
         label_selector: as in `kubectl -l`.
@@ -73,6 +73,7 @@ class ApiListerWatcher:
 
     Raises:
         ValueError: a namespace for a cluster-scoped resource, or `max_object_bytes` below 1 KiB.
+        TypeError: the client is the official package's other one, which blocks.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class ApiListerWatcher:
     ) -> None:
         if max_object_bytes < 1024:
             raise ValueError(f"max_object_bytes is {max_object_bytes}; objects need at least 1024")
+        _client.require_async(api_client)
         self._api = api_client
         self._resource = resource
         self._path = resource.path(namespace or None)
@@ -131,7 +133,7 @@ class ApiListerWatcher:
             query["resourceVersion"] = options.resource_version
         with _http.errors_as_api_error(f"list {self._resource}", LIST_TIMEOUT):
             async with asyncio.timeout(LIST_TIMEOUT), self._get("list", query, first_byte=LIST_FIRST_BYTE) as response:
-                body = await _http.read_body(response)
+                body = await _http.read_body(response, f"list {self._resource}")
         return await self._page(body)
 
     async def _page(self, body: bytearray) -> Page[KubeObject]:
@@ -140,7 +142,8 @@ class ApiListerWatcher:
         except _wire.WireError as error:
             raise ApiError(f"list {self._resource}: {error}", reason="UnreadableAnswer") from None
         if page.kind == "Status":
-            raise _http.status_error(f"list {self._resource}", 200, bytes(body[: _http.ERROR_BYTES]), {})
+            answer = bytes(body[: _http.ERROR_BYTES])
+            raise _http.status_error(f"list {self._resource}", 200, answer, {}, sensitive=self._resource.sensitive)
         table = page.kind == "Table" and page.api_version.startswith("meta.k8s.io/")
         if table or (page.items is None and not page.kind.endswith("List")):
             what = f"a {page.kind:.100}" if page.kind else "an object without a kind"
@@ -198,14 +201,18 @@ class ApiListerWatcher:
                 # Not an event: most often the pretty-printed Status of a server or a proxy, spread over many lines.
                 body = await lines.rest(line)
                 if _wire.read_status(body) is not None or (lines.delivered == 1 and not _like_json(body)):
-                    raise _http.status_error(what, response.status, body, response.headers) from None
+                    raise self._refusal(response, body) from None
                 raise StreamBrokenError(f"{what}: {error}", reason="UnreadableEvent") from None
             event = self._event(kind, bytes(raw))
             if event is not None:
                 yield event
         rest = lines.fragment
         if _wire.read_status(rest) is not None or (rest and not lines.delivered and not _like_json(rest)):
-            raise _http.status_error(what, response.status, rest, response.headers)
+            raise self._refusal(response, rest)
+
+    def _refusal(self, response: Any, body: bytes) -> ApiError:
+        what, sensitive = f"watch {self._resource}", self._resource.sensitive
+        return _http.status_error(what, response.status, body, response.headers, sensitive=sensitive)
 
     def _event(self, kind: str, raw: bytes) -> Event[KubeObject] | None:
         match kind:
@@ -229,7 +236,7 @@ class ApiListerWatcher:
                 status = _wire.read_status(raw)
                 if status is None:
                     raise ApiError(f"watch {self._resource}: an ERROR event without a Status", status=500)
-                raise _http.from_status(f"watch {self._resource}", status)
+                raise _http.from_status(f"watch {self._resource}", status, sensitive=self._resource.sensitive)
             case _:
                 _log.warning("%s: ignoring a watch event of the unknown type %.40r", self._resource, kind)
                 return None
@@ -314,7 +321,13 @@ class ApiListerWatcher:
         what = f"{verb} {self._resource}"
         try:
             async with _http.get(
-                self._api, self._path, query, what=what, first_byte=first_byte, headers=headers or {}
+                self._api,
+                self._path,
+                query,
+                what=what,
+                first_byte=first_byte,
+                headers=headers or {},
+                sensitive=self._resource.sensitive,
             ) as response:
                 yield response
         except ApiError as error:

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, overload
 
 from attrs import evolve, frozen
 
+from informer import _client
 from informer._lifetime import Lifetime
 from informer.api import ApiListerWatcher, CallsApi
 from informer.degraded.checks import Check
@@ -49,9 +50,12 @@ class InformerFactory:
     is quarantined, whether a check, `decode` or its bytes give it away.
 
     Args:
-        api_client: a kubernetes-asyncio `ApiClient`; it stays the caller's to close.
+        api_client: an `ApiClient` of `kubernetes_asyncio` or of `kubernetes.aio`; it stays the caller's to close.
         options: for every informer.
         wrap: put around the source of every informer, below the degraded mode: such as a filter of one's own.
+
+    Raises:
+        TypeError: the client is the official package's other one, which blocks.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class InformerFactory:
         options: InformerOptions | None = None,
         wrap: Callable[[ListerWatcher[KubeObject]], ListerWatcher[KubeObject]] | None = None,
     ) -> None:
+        _client.require_async(api_client)
         self._api = api_client
         self._options = InformerOptions() if options is None else options
         self._wrap = wrap
@@ -177,7 +182,8 @@ class InformerFactory:
         Raises:
             SyncError: names every informer that is not synced, and its last error.
         """
-        informers = [informer for _, informer, _ in self._informers.values()]
+        # Only those that are not: what is done already wins over any timeout.
+        informers = [informer for _, informer, _ in self._informers.values() if not informer.health.synced]
         waits = [asyncio.create_task(informer.wait_for_sync(timeout=timeout)) for informer in informers]
         if not waits:
             return

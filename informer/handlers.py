@@ -14,6 +14,7 @@ from attrs import define, field, frozen
 from informer._buffer import Buffer
 from informer._slices import Slices
 from informer.changes import Added, Change, Quarantined, Removed, Updated
+from informer.errors import InformerError
 from informer.listerwatcher import Item
 from informer.problems import QuarantinedObject
 from informer.store import Note
@@ -72,6 +73,7 @@ class Handler(Generic[T]):
     on_removed: Callable[[Handler[T]], None] = field(default=lambda _: None)
     ending: asyncio.Event = field(factory=asyncio.Event)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
+    _is_ending: Callable[[], bool] = field(default=lambda: False, init=False)
     _thread: ThreadPoolExecutor | None = field(default=None, init=False)
     _synced: bool = field(default=False, init=False)
     _calling: bool = field(default=False, init=False)
@@ -99,8 +101,9 @@ class Handler(Generic[T]):
         if task is not None and task is not asyncio.current_task():
             await asyncio.wait([task])
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
+    def start(self, tasks: asyncio.TaskGroup, is_ending: Callable[[], bool]) -> None:
         """Begin to deliver, as a task of the informer's."""
+        self._is_ending = is_ending
         self._task = tasks.create_task(self._run(), name=f"handler {self.name}")
 
     async def _run(self) -> None:
@@ -108,7 +111,10 @@ class Handler(Generic[T]):
         try:
             await self._follow(slices)
         except asyncio.CancelledError:
-            raise
+            if self._removed or self._is_ending():
+                raise
+            self.ending.set()  # a TaskGroup would take no notice, and this handler never hear of anything again
+            raise InformerError(f"the task of handler {self.name} was cancelled by somebody else") from None
         except BaseException:
             self.ending.set()  # SystemExit and its like end the informer
             raise
@@ -132,15 +138,19 @@ class Handler(Generic[T]):
                     await slices.breathe()
 
     async def _deliver(self, key: str, change: Change[T]) -> None:
+        task = self._task
         for function, arguments in self.callbacks.calls(change):
+            # Not in the `try`: that no thread takes the call is no fault of the call, and would be so for every other.
+            job = self._submit(function, arguments) if self.in_thread else None
             try:
-                result = await self._in_thread(function, arguments) if self.in_thread else function(*arguments)
+                result = function(*arguments) if job is None else await job
                 if inspect.isawaitable(result):
                     await result
+                elif task is not None and task.cancelling():
+                    await asyncio.sleep(0)  # the call has cancelled its task: let that come here, as its own failure
             except asyncio.CancelledError:
                 if self.ending.is_set() or self._removed:
                     raise
-                task = asyncio.current_task()
                 while task is not None and task.cancelling():
                     task.uncancel()  # a handler that cancels itself has failed like any other
                 self._say(key, change)
@@ -151,10 +161,10 @@ class Handler(Generic[T]):
             if self._removed:
                 return
 
-    async def _in_thread(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> object:
+    def _submit(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> asyncio.Future[object]:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"handler {self.name}")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _call, function, arguments)
+        return asyncio.get_running_loop().run_in_executor(self._thread, _call, function, arguments)
 
     def _say(self, key: str, change: Change[T]) -> None:
         kind = type(change).__name__
@@ -184,6 +194,7 @@ class Fanout(Generic[T]):
 
     Attributes:
         ending: to be set when the informer ends, before its tasks are cancelled.
+        owner: the task that all of them belong to.
     """
 
     def __init__(self) -> None:
@@ -191,16 +202,22 @@ class Fanout(Generic[T]):
         self._buffers: list[Buffer[T]] = []
         self.handlers: list[Handler[T]] = []
         self._tasks: asyncio.TaskGroup | None = None
+        self.owner: asyncio.Task[Any] | None = None
+
+    def is_ending(self) -> bool:
+        """The informer ends, or is being cancelled and has only not come to `ending` yet."""
+        return self.ending.is_set() or (self.owner is not None and self.owner.cancelling() > 0)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to deliver; handlers added from now on start at once."""
         self._tasks = tasks
+        self.owner = asyncio.current_task()
         for handler in self.handlers:
-            handler.start(tasks)
+            handler.start(tasks, self.is_ending)
 
     def stop(self) -> None:
         """No more deliveries; who iterates over changes comes to the end."""
-        self._tasks = None
+        self._tasks = self.owner = None
         for buffer in self._buffers:
             buffer.close()
 
@@ -220,7 +237,7 @@ class Fanout(Generic[T]):
         self.attach(handler.buffer)
         self.handlers.append(handler)
         if self._tasks is not None:
-            handler.start(self._tasks)
+            handler.start(self._tasks, self.is_ending)
 
     def _forget(self, handler: Handler[T]) -> None:
         self.detach(handler.buffer)

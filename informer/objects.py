@@ -48,7 +48,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
         """
         head = _wire.read_head(raw)
         if head is None or not head.name:
-            raise ValueError(f"no Kubernetes object with a name: {_wire.excerpt(raw)}")
+            raise ValueError(f"no Kubernetes object with a name in {len(raw)} bytes")  # which may be a Secret's
         return cls(raw, head.name, head.namespace, head.uid, head.resource_version)
 
     @property

@@ -23,6 +23,7 @@ from informer.errors import ApiError, InformerError
 from informer.health import Pulse
 from informer.listerwatcher import Bookmark, Deleted, Event, ListerWatcher, ListOptions, WatchOptions
 from informer.metrics import Recorder
+from informer.problems import excerpt
 from informer.resource import Resource
 
 _log = logging.getLogger("informer.reflector")
@@ -138,6 +139,15 @@ class Reflector(Generic[T]):
                     after = await self._watch(phase)
                 case Phase.PROBE:
                     after = await self._probe()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled, but what it waited for: a client does that to its waiters when it is closed.
+            message = f"{phase.verb} {self._course.name}: the request was cancelled by its client"
+            cancelled = ApiError(message, reason="Cancelled")
+            self._recorder.request(phase.verb, _outcome(cancelled))
+            return self._course.refused(self._phase, cancelled)
         except Exception as error:  # noqa: BLE001 - a source may be anybody's code; it is logged and tried again
             self._recorder.request(phase.verb, _outcome(error))
             return self._course.refused(self._phase, error)
@@ -344,7 +354,7 @@ def describe(error: BaseException, resource: Resource) -> str:
     if isinstance(error, InformerError):
         return str(error)
     name = type(error).__name__
-    text = "" if resource.sensitive else " ".join(str(error).split())[:1000]
+    text = "" if resource.sensitive else excerpt(" ".join(str(error).split()), 1000)
     return f"{name}: {text}" if text else name
 
 

@@ -103,7 +103,7 @@ class SharedInformer(Generic[T]):
         )
         cache = self._cache
         task = lifetime.spawn(
-            work(self._reflector, cache, self._pulse, self._options.resync_period),
+            work(self._reflector, cache, self._pulse, self._options.resync_period, lambda: lifetime.ending),
             name=f"informer {self._source.resource}",
         )
         task.add_done_callback(lambda _: cache.end())  # no `finally`: cancelled at once, a task never comes to it
@@ -299,9 +299,13 @@ class SharedInformer(Generic[T]):
     def health(self) -> Health:
         """How it is doing now; safe to ask at any time and from any thread."""
         pulse, cache, error = self._pulse, self._cache, self._last_error()
-        overfull = bool(getattr(getattr(self._source, "quarantine", None), "overfull", False))
+        quarantine = getattr(self._source, "quarantine", None)
+        silenced = getattr(quarantine, "silenced", None)
+        failing = silenced is not None or bool(getattr(quarantine, "overfull", False))
+        if silenced is not None and not cache.ended:
+            error = silenced
         return Health(
-            state=state_of(pulse, synced=cache.synced, ended=cache.ended, overfull=overfull),
+            state=state_of(pulse, synced=cache.synced, ended=cache.ended, overfull=failing),
             synced=cache.synced,
             complete=self._lister.complete,
             quarantined=len(cache.indexer.state.held),

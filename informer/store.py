@@ -154,8 +154,9 @@ class Replacement(Generic[T]):
         """The list is complete."""
         await self._publish(self, resource_version)
 
-    async def build(self, slices: Slices) -> tuple[State[T], list[Note[T] | Item[T]]]:
-        """The new state, and what it means for handlers; built in slices while the old state still serves readers.
+    async def build(self, slices: Slices) -> tuple[State[T], dict[type, list[Note[T] | Item[T]]]]:
+        """The new state, and what it means for handlers, by the type of the change; built in slices while the old state
+        still serves readers.
 
         The notes come in client-go's order for a relist, with quarantined ones between: deletes, quarantined, updates,
         adds. An object that is plainly new stands there as the Item itself: a note for each of 100,000 would only give
@@ -194,7 +195,7 @@ class Replacement(Generic[T]):
                     if slices.due():
                         await slices.breathe()
                     index.put(item)
-        return new, [note for notes in by_kind.values() for note in notes]
+        return new, by_kind
 
 
 def what_happened(

@@ -33,8 +33,9 @@ VOCABULARY = {
 }
 ROOMS = {
     "vocabulary": set(VOCABULARY),
-    "source": {"_http", "api"},
+    "source": {"_client", "_http", "api"},
     "degraded": {"degraded"},
+    "contrib": {"contrib"},
     "factory": {"factory"},
     "testing": {"testing"},
     "programs": {"__main__", "_demo", "cli"},
@@ -45,6 +46,7 @@ MAY_IMPORT = {
     "source": {"vocabulary", "source"},
     "cache": {"vocabulary", "cache"},
     "degraded": {"vocabulary", "degraded"},
+    "contrib": {"vocabulary", "source", "degraded"},
     "factory": {"vocabulary", "source", "cache", "degraded"},
     "testing": {"vocabulary", "source", "cache", "degraded", "factory", "testing"},
     "programs": {"vocabulary", "source", "cache", "degraded", "factory", "testing", "programs", "front"},

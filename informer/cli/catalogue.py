@@ -62,6 +62,8 @@ class Catalogue:
 
     _api: CallsApi
     failures: dict[str, ApiError] = field(factory=dict)
+    _parts: list[Sequence[Kind]] = field(factory=list, init=False)
+    _whole: bool = field(default=False, init=False)
 
     async def kinds(self, group: str, version: str) -> Sequence[Kind]:
         """The kinds of one version of a group; empty when the server has no such.
@@ -92,19 +94,28 @@ class Catalogue:
         return _versions(found) if group else _texts(found, "versions")
 
     async def everything(self) -> AsyncIterator[Sequence[Kind]]:
-        """All kinds: first those of every group's preferred version, then the others.
+        """All kinds: first those of every group's preferred version, then the others. Asked once, then remembered.
 
         Raises:
             ApiError: the server has no documents at all.
         """
-        whole = await self._aggregated()
-        if whole is not None:
-            for part in whole:
+        for part in self._parts:
+            yield part
+        if not self._whole:
+            async for part in self._asked(len(self._parts)):
+                self._parts.append(part)
+                yield part
+            self._whole = True
+
+    async def _asked(self, skip: int) -> AsyncIterator[Sequence[Kind]]:
+        if skip == 0 and (modern := await self._aggregated()) is not None:
+            for part in modern:
                 yield part
             return
         groups = await self._groups()
-        yield await self._of({group: versions[:1] for group, versions in groups.items()})
-        yield await self._of({group: versions[1:] for group, versions in groups.items()})
+        for number in range(skip, 2):
+            some = slice(1) if number == 0 else slice(1, None)
+            yield await self._of({group: versions[some] for group, versions in groups.items()})
 
     async def _aggregated(self) -> tuple[Sequence[Kind], Sequence[Kind]] | None:
         preferred: list[Kind] = []

@@ -1,7 +1,8 @@
 """A check as a CEL expression: what the API server itself can refuse when an object is written.
 
-The expressions accept what the checks accept and refuse what they refuse; where CEL has a function that is Go's own parser, it has
-the last word (`duration()`, `timestamp()`, `isQuantity()`): a value that it cannot read is an error, and an error refuses.
+The regular expressions decide nearly everything, and CEL's own parsers, which are Go's, the rest (a duration of 300 years, the
+30th of February). The parsers alone would not do: what they cannot read is an error, and a rule that ends in an error also
+refuses edits of an object that was bad before, which a rule that is false does not (seen on Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 from informer.degraded._structural import INT_OR_STRING
 
-_DURATION = r"r'^[-+]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|[u\x{b5}\x{3bc}]s|ms|s|m|h))+)$'"
-_TIMESTAMP = r"r'^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$'"
+_DURATION = r"r'^[-+]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)([nu\x{b5}\x{3bc}m]?s|m|h))+)$'"
+_TIMESTAMP = r"r'^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}([.][0-9]{1,9})?(Z|[-+][0-9]{2}:[0-9]{2})$'"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES = {".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _KEYWORDS = frozenset(
@@ -41,7 +42,9 @@ class NoRuleError(ValueError):
     """No expression can be written for a check; the message says why."""
 
 
-def expression(base: str, schema: Mapping[str, Any] | None, steps: Sequence[str | None], kind: str) -> str:
+def expression(
+    base: str, schema: Mapping[str, Any] | None, steps: Sequence[str | None], kind: str, *, typed: bool = False
+) -> str:
     """The condition that holds when everything at a path is good, absent or null.
 
     Args:
@@ -49,6 +52,7 @@ def expression(base: str, schema: Mapping[str, Any] | None, steps: Sequence[str 
         schema: of that value; None when nobody declares it.
         steps: the way to the field; None is every item of a list, or every value of a map.
         kind: of the check: `duration`, `quantity`, `int-or-string`, `timestamp`.
+        typed: only declared fields can be named, as inside a CRD; a policy sees all.
 
     Raises:
         NoRuleError: CEL cannot get there, or the schema says that the field is something else.
@@ -58,9 +62,11 @@ def expression(base: str, schema: Mapping[str, Any] | None, steps: Sequence[str 
     step, rest = steps[0], steps[1:]
     if step is None:
         inner, variable, item = _each(base, schema)
-        return f"{base}.all({variable}, {_unless_null(item, inner, expression(item, inner, rest, kind))})"
+        return f"{base}.all({variable}, {_unless_null(item, inner, expression(item, inner, rest, kind, typed=typed))})"
     inner, guard, member = _member(base, schema, step)
-    return f"({guard} || {_unless_null(member, inner, expression(member, inner, rest, kind))})"
+    if typed and inner is None:
+        raise NoRuleError(f"the schema does not declare {step}, so only the policy can have a rule for it")
+    return f"({guard} || {_unless_null(member, inner, expression(member, inner, rest, kind, typed=typed))})"
 
 
 def descend(

@@ -108,6 +108,8 @@ async def _from_files(settings: Configuration, files: Sequence[str], context: st
         ) from None
     except Exception as error:  # noqa: BLE001 - kubernetes_asyncio raises whatever it stumbles over in a file
         what = one_line(error) or type(error).__name__
+        if isinstance(error, TypeError | AttributeError | LookupError | AssertionError):
+            what = f"its parts are not of the usual form, or the context has no user ({what})"
         raise CommandError(
             f"cannot use context {one_line(chosen)} of {shown}: {what}; mend the file or the login"
         ) from None

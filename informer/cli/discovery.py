@@ -100,6 +100,6 @@ async def _suggestion(catalogue: Catalogue, name: str) -> str:
             for word in (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names):
                 known.setdefault(word, kind.full_name)
     exact = [known[name]] if name in known else []
-    close = exact or [known[word] for word in difflib.get_close_matches(name, known, n=3)]
+    close = exact or [known[word] for word in difflib.get_close_matches(name, known, n=3, cutoff=0.75)]
     names = ", ".join(one_line(full) for full in dict.fromkeys(close))
     return f"did you mean {names}?" if names else "kubectl api-resources lists what it has"

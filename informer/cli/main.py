@@ -22,9 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(None if arguments is None else list(arguments))
     try:
         with _log(options):
-            return asyncio.run(_run(options))
-    except CommandError as error:
-        return _fail(str(error))
+            return asyncio.run(execute(options))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -35,6 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.verbose:
             traceback.print_exc()
         return _fail(f"this is a bug, {type(error).__name__}: {one_line(error)}; -v shows where: please report it")
+
+
+async def execute(options: argparse.Namespace) -> int:
+    """Run the command on the running loop; returns the exit code. What users and servers can do ends as a line on stderr."""
+    try:
+        return await _run(options)
+    except CommandError as error:
+        return _fail(str(error))
 
 
 async def _run(options: argparse.Namespace) -> int:

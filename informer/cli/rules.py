@@ -16,10 +16,12 @@ from attrs import frozen
 from informer.cli import cel, render
 from informer.cli.errors import CommandError
 from informer.cli.judges import Asked
+from informer.degraded._structural import INT_OR_STRING
 from informer.fixes import pointer
 from informer.resource import Resource
 
 _RULES = "x-kubernetes-validations"
+_LENGTH = 64  # longer than any duration, quantity or timestamp that somebody means
 
 
 @frozen
@@ -60,10 +62,17 @@ def make(asked: Iterable[Asked], resource: Resource, crd: Mapping[str, Any]) -> 
         except cel.NoRuleError as error:
             notes.append(f"no rule for {one.check.path}: {error}")
             continue
-        if rest and node.get("type") not in {"object", "array"}:
-            notes.append(f"{one.check.path} is not declared in the schema, so only the policy can have a rule for it")
+        if unbounded := _unbounded(schema, way):
+            notes.append(
+                f"no rule in the CRD for {one.check.path}: {unbounded} has no maxItems or maxProperties, and the server refuses "
+                "rules of unlimited cost; set a limit first, or use the policy"
+            )
             continue
-        rule = cel.expression("self", node, rest, one.kind)
+        try:
+            rule = cel.expression("self", node, rest, one.kind, typed=True)
+        except cel.NoRuleError as error:
+            notes.append(f"no rule in the CRD for {one.check.path}: {error}")
+            continue
         if rule == "true":
             notes.append(f"{one.check.path} needs no rule in the CRD: its schema allows nothing else")
         elif any(known.get("rule") == rule for known in node.get(_RULES) or ()):
@@ -76,7 +85,7 @@ def make(asked: Iterable[Asked], resource: Resource, crd: Mapping[str, Any]) -> 
         place = fragment
         for step in way:
             place = place.setdefault(step, {})
-        place[_RULES] = rules
+        place |= _bound(way, _at(schema, way)) | {_RULES: rules}
     return Rules(
         _in_crd(crd, resource, fragment),
         _patch(number, resource, schema, additions),
@@ -126,8 +135,11 @@ def _for_policy(one: Asked, schema: Mapping[str, Any]) -> str:
             fixed.append(cel.escape(step))
         except cel.NoRuleError:
             break
-    place = "".join(f".?{step}" for step in fixed)
-    return f"(request.operation == 'UPDATE' && object{place} == oldObject{place}) || {rule}"
+    places = ["".join(f".{step}" for step in fixed[: number + 1]) for number in range(len(fixed))]
+    there = [f"has({base}{place})" for base in ("object", "oldObject") for place in places]
+    same = f"object{places[-1]} == oldObject{places[-1]}"
+    unchanged = " && ".join(["request.operation == 'UPDATE'", *there, same])
+    return f"({unchanged}) || {rule}"
 
 
 def _schema(crd: Mapping[str, Any], resource: Resource) -> tuple[int, Mapping[str, Any]]:
@@ -138,6 +150,29 @@ def _schema(crd: Mapping[str, Any], resource: Resource) -> tuple[int, Mapping[st
             if isinstance(schema, Mapping):
                 return number, schema
     raise CommandError(f"the CRD has no schema of version {resource.version}; give its v1 form with --crd-file")
+
+
+def _unbounded(schema: Mapping[str, Any], way: Sequence[str]) -> str:
+    """The first list or map on the way that has no limit, as a path; empty when there is none."""
+    for number, word in enumerate(way):
+        limit = {"items": "maxItems", "additionalProperties": "maxProperties"}.get(word)
+        named = number > 0 and way[number - 1] == "properties"  # a field that is called `items`
+        if limit and not named and limit not in _at(schema, way[:number]):
+            return ".".join(step for step in way[:number] if step != "properties")
+    return ""
+
+
+def _at(schema: Mapping[str, Any], way: Iterable[str]) -> Mapping[str, Any]:
+    for step in way:
+        schema = schema[step]
+    return schema
+
+
+def _bound(way: Sequence[str], node: Mapping[str, Any]) -> dict[str, int]:
+    """A length that is needed inside lists and maps: the server multiplies what a rule may cost there."""
+    inside = "items" in way or "additionalProperties" in way
+    text = node.get("type") == "string" or node.get(INT_OR_STRING)
+    return {"maxLength": _LENGTH} if inside and text and "maxLength" not in node else {}
 
 
 def _in_crd(crd: Mapping[str, Any], resource: Resource, fragment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -162,9 +197,9 @@ def _patch(
     patch: list[Mapping[str, Any]] = [{"op": "test", "path": pointer((*root, "name")), "value": resource.version}]
     for way, rules in additions.items():
         place = (*root, "schema", "openAPIV3Schema", *way, _RULES)
-        node: Any = schema
-        for step in way:
-            node = node[step]
+        node = _at(schema, way)
+        for word, value in _bound(way, node).items():
+            patch.append({"op": "add", "path": pointer((*place[:-1], word)), "value": value})
         if node.get(_RULES):
             patch += [{"op": "add", "path": pointer((*place, "-")), "value": rule} for rule in rules]
         else:

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 from informer.degraded.kept import KeptBytes
 from informer.degraded.reminders import LINES, Schedule
 from informer.degraded.report import Report
-from informer.errors import TooManyBadObjectsError
+from informer.errors import InformerError, TooManyBadObjectsError
 from informer.listerwatcher import Item
 from informer.objects import KubeObject, same_content
 from informer.problems import Problem, QuarantinedObject
@@ -58,6 +58,9 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         logger: name of the logger.
         now: an aware datetime, for `first_seen` and `last_seen`.
 
+    Attributes:
+        silenced: why the reminders do not work, None when they do.
+
     Raises:
         ValueError: a limit that cannot be.
     """
@@ -87,6 +90,7 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         self._report = Report(self._logger)
         self._now = now
         self._callbacks: list[Callable[[QuarantineChange], object]] = []
+        self.silenced: InformerError | None = None
         self._resource: Resource | None = None
 
     def __getitem__(self, key: str, /) -> QuarantinedObject:
@@ -259,11 +263,23 @@ class Quarantine(Mapping[str, QuarantinedObject]):
     async def remind(self) -> None:
         """Say again what has not been mended, for ever; the child task of an open watch."""
         while True:
-            now = self._time()
-            if (key := self._schedule.next_any(now)) is not None:
-                self._name(key, now)
-            self._summarise(now)
-            await asyncio.sleep(self._schedule.spacing if self._entries else self._schedule.interval)
+            pause = self._schedule.interval
+            try:
+                now = self._time()
+                if (key := self._schedule.next_any(now)) is not None:
+                    self._name(key, now)
+                self._summarise(now)
+                self.silenced = None
+                if self._entries:
+                    pause = self._schedule.spacing
+            except Exception as error:
+                self.silence(f"the reminders of bad {self._resource} fail: {type(error).__name__}")
+                self._logger.exception("%s; trying again", self.silenced)
+            await asyncio.sleep(pause)
+
+    def silence(self, why: str) -> None:
+        """Nobody is reminded of bad objects until the next reminder that succeeds; `health` says so."""
+        self.silenced = InformerError(why)
 
     def _name(self, key: str, now: float) -> None:
         entry = self._entries[key]

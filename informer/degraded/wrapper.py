@@ -194,16 +194,22 @@ class DegradedListerWatcher(Generic[T_co]):
         async with self._delegate.watch(options) as events:
             self._quarantine.speak()
             reminders = asyncio.create_task(self._quarantine.remind(), name=f"reminders of bad {self.resource}")
+            reminders.add_done_callback(self._reminders_ended)
             stream = self._judge_events(events, collection)
             try:
                 yield stream
             finally:
+                reminders.remove_done_callback(self._reminders_ended)
                 reminders.cancel()
                 await asyncio.wait([reminders])
-                if not reminders.cancelled() and (error := reminders.exception()) is not None:
-                    _logger.error("the reminders of bad %s have failed", self.resource, exc_info=error)
                 await stream.aclose()
                 self._quarantine.speak()
+
+    def _reminders_ended(self, reminders: asyncio.Task[None]) -> None:
+        error = None if reminders.cancelled() else reminders.exception()
+        how = "were cancelled by somebody else" if error is None else "have failed"
+        self._quarantine.silence(f"the reminders of bad {self.resource} {how}")
+        _logger.error("%s; they begin again with the next watch", self._quarantine.silenced, exc_info=error)
 
     async def _judge_events(
         self, events: AsyncIterator[Event[KubeObject]], collection: _Collection | None

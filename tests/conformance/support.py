@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -128,7 +129,7 @@ class Scripted:
     def delays(self) -> list[float]:
         """Seconds between the requests."""
         times = [time for _, time in self.calls]
-        return [round(later - earlier, 3) for earlier, later in zip(times, times[1:], strict=False)]
+        return [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)]
 
     async def list(self, options: ListOptions, /) -> Page[KubeObject]:
         words = ["LIST"]
@@ -209,7 +210,7 @@ def names(informer: SharedInformer[KubeObject]) -> list[str]:
 
 def tasks() -> set[asyncio.Task[Any]]:
     """All tasks but this one."""
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]  # a test runs in a task
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 async def settle() -> None:

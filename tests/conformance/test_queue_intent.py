@@ -93,7 +93,7 @@ async def slowly(source: FakeListerWatcher, **options: Any) -> AsyncIterator[Slo
 
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: basic", verdict="same")
-async def test_order_of_one_producer(source: FakeListerWatcher):
+async def test_order_of_one_producer(source: FakeListerWatcher) -> None:
     """When two producers write, a handler should hear of each one's objects in its order."""
 
     async def produce(letter: str) -> None:
@@ -113,7 +113,7 @@ async def test_order_of_one_producer(source: FakeListerWatcher):
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: detectLineJumpers", verdict="same")
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: addUpdate", verdict="same")
-async def test_order_of_everything(source: FakeListerWatcher):
+async def test_order_of_everything(source: FakeListerWatcher) -> None:
     """When objects change in turns, a slow handler should hear of every state, in the order in which it came about."""
     async with slowly(source) as slow:
         source.create("foo")
@@ -136,7 +136,7 @@ async def test_order_of_everything(source: FakeListerWatcher):
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: addReplace", verdict="same")
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: ReplaceAtomicPop", verdict="same")
-async def test_change_before_a_relist(source: FakeListerWatcher):
+async def test_change_before_a_relist(source: FakeListerWatcher) -> None:
     """When an object is pending and a relist brings a newer state, the handler should hear of both, in that order."""
     async with slowly(source) as slow:
         source.create("foo", 10)
@@ -153,7 +153,7 @@ async def test_change_before_a_relist(source: FakeListerWatcher):
     verdict="different",
     reason="not always but past `max_backlog`: until then a handler gets every state",
 )
-async def test_newest_state_once_for_a_slow_handler(source: FakeListerWatcher):
+async def test_newest_state_once_for_a_slow_handler(source: FakeListerWatcher) -> None:
     """When more is pending than `max_backlog`, the handler should get the newest state once, in the place of the first."""
     async with slowly(source, max_backlog=1) as slow:
         source.create("foo", 10)
@@ -174,7 +174,7 @@ async def test_newest_state_once_for_a_slow_handler(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: replaceWithDeleteDeltaIn", verdict="same")
-async def test_deleted_before_a_relist_that_lacks_it(source: FakeListerWatcher):
+async def test_deleted_before_a_relist_that_lacks_it(source: FakeListerWatcher) -> None:
     """When an object was deleted and a relist brings another one, that should be one delete and one add."""
     source.create("foo1")
     async with following(source) as (_, told):
@@ -245,7 +245,7 @@ async def _known_and_updated(slow: Slow) -> None:
 )
 async def test_pending_object_that_a_relist_lacks(
     source: FakeListerWatcher, scenario: Callable[[Slow], Any], expected: list[str]
-):
+) -> None:
     """When an object waits for a slow handler and a relist lacks it, it should be deleted exactly once, in its last state."""
     async with slowly(source) as slow:
         await scenario(slow)
@@ -257,7 +257,7 @@ async def test_pending_object_that_a_relist_lacks(
     verdict="different",
     reason="the deletion of an object nobody was told of is no change; RealFIFO calls OnDelete for it",
 )
-async def test_deletion_of_an_unknown_object():
+async def test_deletion_of_an_unknown_object() -> None:
     """When a DELETED event comes for an object that is not in the store, no handler should hear of it."""
     source = Scripted(watches=[[pod("a", "10"), gone("b", "17"), pod("c", "18"), SILENCE]])
     async with following(source) as (informer, told):
@@ -268,7 +268,7 @@ async def test_deletion_of_an_unknown_object():
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: enqueueingWithLister", verdict="same")
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: DeleteExistingNonPropagated", verdict="same")
-async def test_deletion_of_a_known_object(source: FakeListerWatcher):
+async def test_deletion_of_a_known_object(source: FakeListerWatcher) -> None:
     """When an object is added and deleted before the handler looked, it should hear of both."""
     async with slowly(source) as slow:
         source.create("foo")
@@ -282,7 +282,7 @@ async def test_deletion_of_a_known_object(source: FakeListerWatcher):
     "delta_fifo_test.go, the_real_fifo_test.go: ReplaceMakesDeletions (5), ReplaceMakesDeletionsReplaced, ReplaceDeltaType",
     verdict="same",
 )
-async def test_order_of_a_relist():
+async def test_order_of_a_relist() -> None:
     """When a relist lacks, changes and brings objects, deletes should come first, with the last known objects."""
     source = Scripted(
         [page("1", *pods("a", "b", "c", "d")), page("9", pod("d", "7"), pod("e", "8"), pod("b", "1"))], [[SILENCE]]
@@ -299,7 +299,7 @@ async def test_order_of_a_relist():
     verdict="different",
     reason="the key stands beside the value (`Item.key`, `Deleted.key`), so no function has to find it, also where a deletion has no last object",
 )
-async def test_keys():
+async def test_keys() -> None:
     """When objects and deletions come from a source, each should carry its key, with and without a value."""
     assert pod("a", "1").key == gone("a", "2").key == "default/a"
     assert Deleted("default/a", "u-a", "2", None).key == "default/a"
@@ -316,7 +316,7 @@ async def test_keys():
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: Resync", verdict="same")
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: ResyncNonExisting", verdict="same")
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: ResyncAtomic (2)", verdict="same")
-async def test_resync_of_what_is_there(source: FakeListerWatcher):
+async def test_resync_of_what_is_there(source: FakeListerWatcher) -> None:
     """When a resync comes after pending changes, every object that is there should be told once, after them."""
     async with slowly(source, resync_period=5.0) as slow:
         source.create("kept")
@@ -332,7 +332,7 @@ async def test_resync_of_what_is_there(source: FakeListerWatcher):
     verdict="different",
     reason="the resync is not left out for an object with a pending update: it comes after it, with the newest state",
 )
-async def test_resync_never_goes_back(source: FakeListerWatcher):
+async def test_resync_never_goes_back(source: FakeListerWatcher) -> None:
     """When an update is pending while a resync comes, the resync should show the newest state, after the update."""
     source.create("a", 0)
     async with slowly(source, resync_period=5.0) as slow:
@@ -340,6 +340,35 @@ async def test_resync_never_goes_back(source: FakeListerWatcher):
         await asyncio.sleep(6)
         expected = ["add first@3", "update a@2 to a@4", "resync a@4", "resync first@3"]
         assert await slow.open() == expected
+
+
+@pytest.mark.upstream(
+    "delta_fifo_test.go, the_real_fifo_test.go: UpdateResyncRace",
+    verdict="different",
+    reason="the resync is not left out for an object with a pending update: it comes after it, with the newest state",
+)
+async def test_change_in_the_middle_of_a_resync(source: FakeListerWatcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When objects change while a long resync is under way, no older state should be told after a newer one."""
+    monkeypatch.setattr("informer._slices.Slices.due", lambda _: True)  # a slice for each object
+    for number in range(20):
+        source.create(f"p{number:02}")
+    informer: SharedInformer[KubeObject] = SharedInformer(source, options=InformerOptions(resync_period=1.0))
+    told: list[str] = []
+
+    def follow(change: Change[KubeObject]) -> None:
+        told.append(say(change))
+        if told[-1].startswith("resync p00"):
+            source.update("p10", 1)
+            source.delete("p15")
+
+    informer.add_handler(on_change=follow)
+    async with informer:
+        await asyncio.sleep(1.5)
+    updated, deleted = told.index("update p10@12 to p10@22"), told.index("delete p15@23")
+    assert told[20] == "resync p00@2"
+    assert told[-1] == "resync p19@21"  # it was in the middle
+    assert "resync p10@12" not in told[updated:]
+    assert "resync p15@17" not in told[deleted:]
 
 
 # ---------------------------------------------------------------- synced
@@ -352,7 +381,7 @@ async def test_resync_never_goes_back(source: FakeListerWatcher):
     reason="a change that comes while the first list is still being handled is not marked as initial, unlike RealFIFO's",
 )
 @pytest.mark.parametrize("count", [0, 1, 3])
-async def test_synced_when_handled(source: FakeListerWatcher, count: int):
+async def test_synced_when_handled(source: FakeListerWatcher, count: int) -> None:
     """When the first list has so many objects, a handler should be synced after as many calls, all marked as initial."""
     for number in range(count):
         source.create(f"p{number}")
@@ -365,21 +394,25 @@ async def test_synced_when_handled(source: FakeListerWatcher, count: int):
         changes.append(change)
 
     registration = informer.add_handler(on_change=handle)
-    assert not registration.has_synced
+    synced = [registration.has_synced]
     async with informer:
         await informer.wait_for_sync(timeout=5)
         if count:
+            source.create("later")
             source.delete("p0")
         for _ in range(count):
             await settle()
-            assert not registration.has_synced
+            synced.append(registration.has_synced)
             turn.release()
         await settle()
-        assert registration.has_synced
-        turn.release()
+        synced.append(registration.has_synced)
+        for _ in range(2):
+            turn.release()
         await settle()
+    assert synced == [False] * (count + 1) + [True]
     assert [isinstance(change, Added) and change.initial for change in changes[:count]] == [True] * count
-    assert [type(change) for change in changes[count:]] == ([Removed] if count else [])
+    later = [(type(change), getattr(change, "initial", None)) for change in changes[count:]]
+    assert later == ([(Added, False), (Removed, None)] if count else [])
 
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: PopShouldUnblockWhenClosed", verdict="same")
@@ -388,7 +421,7 @@ async def test_synced_when_handled(source: FakeListerWatcher, count: int):
     verdict="different",
     reason="`changes()` is an asynchronous iterator, with backpressure by `max_backlog` instead of an unbounded buffer",
 )
-async def test_iterators_end_with_the_informer(source: FakeListerWatcher):
+async def test_iterators_end_with_the_informer(source: FakeListerWatcher) -> None:
     """When ten iterate over changes, each should get all of them in order, and come to the end with the informer."""
     source.create("a")
     informer: SharedInformer[KubeObject] = SharedInformer(source)
@@ -418,7 +451,7 @@ async def test_iterators_end_with_the_informer(source: FakeListerWatcher):
     reason="it is counted, logged, and makes the cache incomplete, instead of being logged only",
 )
 @pytest.mark.upstream("controller_test.go: ProcessDeltasInBatch (4)", verdict="same")
-async def test_object_without_a_key(server: FakeApiServer):
+async def test_object_without_a_key(server: FakeApiServer) -> None:
     """When one object of a list and one of a watch have no usable key, all others should be stored and told."""
     for name in ("a", "c"):
         server.create(PODS, {"metadata": {"name": name}})
@@ -437,7 +470,7 @@ async def test_object_without_a_key(server: FakeApiServer):
 
 
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: ReplaceAtomic (4)", verdict="same")
-async def test_relist_is_one_step():
+async def test_relist_is_one_step() -> None:
     """When relists replace all objects, every look at the store should see one list in full, with its version."""
     source = Scripted([page(str(n), *(pod(f"p{n}-{i}", str(n)) for i in range(50))) for n in range(1, 5)])
     informer: SharedInformer[KubeObject] = SharedInformer(source)

@@ -36,7 +36,6 @@ from .support import (
     page,
     pod,
     pods,
-    record,
     reflecting,
     settle,
     tasks,
@@ -62,7 +61,7 @@ class Counting(Backoff):
 
 
 @pytest.mark.upstream("reflector_test.go: CloseWatchChannelOnError", verdict="same")
-async def test_error_event_without_a_status(server: FakeApiServer):
+async def test_error_event_without_a_status(server: FakeApiServer) -> None:
     """When an ERROR event holds a Pod instead of a Status, the stream should be closed at once and another one opened."""
     server.faults.add(match("watch", PODS), Script(line("ERROR", tree("a", "2")), Wait(3600.0), End.CLOSE))
     async with (
@@ -79,7 +78,7 @@ async def test_error_event_without_a_status(server: FakeApiServer):
 
 
 @pytest.mark.upstream("reflector_test.go: RunUntil", verdict="same")
-async def test_stop_closes_the_stream():
+async def test_stop_closes_the_stream() -> None:
     """When the informer is left, its task should end and the open stream be closed."""
     source = Scripted(watches=[[pod("a", "2"), SILENCE]])
     async with following(source) as (_, told):
@@ -90,7 +89,7 @@ async def test_stop_closes_the_stream():
 
 
 @pytest.mark.upstream("reflector_test.go: WatchStoppedBefore", verdict="same")
-async def test_stopped_before_it_begins():
+async def test_stopped_before_it_begins() -> None:
     """When the informer is left before it could begin, it should send nothing."""
     source = Scripted()
     async with SharedInformer(source):
@@ -102,7 +101,7 @@ async def test_stopped_before_it_begins():
 @pytest.mark.upstream("reflector_test.go: WatchStoppedAfter", verdict="same")
 @pytest.mark.upstream("reflector_test.go: HandleWatchStoppedBefore / After", verdict="same")
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 100.0])
-async def test_stopped_during_a_silent_watch(seconds: float):
+async def test_stopped_during_a_silent_watch(seconds: float) -> None:
     """When the informer is left during a silent watch, that one stream should have been opened and closed."""
     source = Scripted()
     async with following(source):
@@ -112,7 +111,7 @@ async def test_stopped_during_a_silent_watch(seconds: float):
 
 
 @pytest.mark.upstream("reflector_test.go: StopWatch", verdict="same")
-async def test_nothing_is_read_after_the_stop():
+async def test_nothing_is_read_after_the_stop() -> None:
     """When the stop comes while events are due, no later event should reach a handler."""
     source = Scripted(watches=[[pod("a", "2"), 1.0, pod("b", "3"), SILENCE]])
     async with following(source) as (_, told):
@@ -125,7 +124,7 @@ async def test_nothing_is_read_after_the_stop():
 
 
 @pytest.mark.upstream("reflector_test.go: ReflectorResyncChan", verdict="same")
-async def test_resync_timer():
+async def test_resync_timer() -> None:
     """When the resync period is over, every object should be told again, without a request."""
     source = Scripted([page("1", *pods("a"))])
     async with following(source, resync_period=1.0) as (_, told):
@@ -139,7 +138,7 @@ async def test_resync_timer():
     verdict="different",
     reason="a resync is no store operation that may fail: it tells handlers again. A handler that raises is logged, and the next resync comes; upstream a failed one ends the watch",
 )
-async def test_resync_that_fails(caplog: pytest.LogCaptureFixture):
+async def test_resync_that_fails(caplog: pytest.LogCaptureFixture) -> None:
     """When a handler fails in a resync, the resyncs and the watch should go on."""
     source = Scripted([page("1", *pods("a"))])
     informer: SharedInformer[KubeObject] = SharedInformer(source, options=InformerOptions(resync_period=1.0))
@@ -167,7 +166,7 @@ async def test_resync_that_fails(caplog: pytest.LogCaptureFixture):
     reason="one short empty watch is asked for again as a watch, with backoff; only three in a row lead to a LIST (kubernetes#104171), which costs the server most",
 )
 @pytest.mark.parametrize("seconds", [0.0, 0.01], ids=["at once", "after 10 ms"])
-async def test_stream_that_ends_at_once(seconds: float):
+async def test_stream_that_ends_at_once(seconds: float) -> None:
     """When streams end at once without an event, each should be closed and count as a failure, and three lead to a LIST."""
     source = Scripted([page("1")], [[seconds]] * 3)
     async with following(source) as (informer, _):
@@ -184,7 +183,7 @@ async def test_stream_that_ends_at_once(seconds: float):
     verdict="different",
     reason="the kind is not judged (items of built-in kinds carry none, kubernetes#3030) unless `decode` or a check does; then the object is withheld and the version moves on, while upstream leaves it out without moving",
 )
-async def test_events_change_the_store():
+async def test_events_change_the_store() -> None:
     """When events come, they should change the store, keep out what does not decode, and the last one's version count."""
 
     def decode(obj: KubeObject) -> KubeObject:
@@ -209,7 +208,7 @@ async def test_events_change_the_store():
 
 
 @pytest.mark.upstream("reflector_test.go: ResourceVersionUpdate", verdict="same")
-async def test_version_of_every_event():
+async def test_version_of_every_event() -> None:
     """When events of all kinds come, the store should be known to be at the version of each."""
     source = Scripted(
         [page("1")],
@@ -229,7 +228,7 @@ async def test_version_of_every_event():
     reason="the same figures, but they are no knob: a shorter timeout only costs requests, and a longer one hides dead connections",
 )
 @pytest.mark.parametrize(("rng", "seconds"), [(0.0, 300), (0.5, 450), (0.999, 599)])
-async def test_watch_timeout(server: FakeApiServer, rng: float, seconds: int):
+async def test_watch_timeout(server: FakeApiServer, rng: float, seconds: int) -> None:
     """When a watch is opened, it should ask for 300 s and a random part of as much again."""
     source = Scripted()
     async with reflecting(source, rng=lambda: rng):
@@ -241,7 +240,7 @@ async def test_watch_timeout(server: FakeApiServer, rng: float, seconds: int):
 
 
 @pytest.mark.upstream("reflector_test.go: ReplacesStoreOnUnsafeDelete", verdict="same")
-async def test_storage_read_error_inside_the_stream():
+async def test_storage_read_error_inside_the_stream() -> None:
     """When the server says inside the stream that it cannot read an object any more, a LIST should show what is gone."""
     unreadable = ApiError("object foo could not be read", status=500, reason="StorageReadError")
     source = Scripted(
@@ -258,7 +257,7 @@ async def test_storage_read_error_inside_the_stream():
 
 
 @pytest.mark.upstream("reflector_test.go: ListAndWatch: streaming list on", verdict="same")
-async def test_streaming_list_on_the_wire(server: FakeApiServer):
+async def test_streaming_list_on_the_wire(server: FakeApiServer) -> None:
     """When the list is to be streamed, one request should bring it and go on as the watch."""
     script = [
         line("ADDED", tree("foo", "1")),
@@ -286,7 +285,7 @@ async def test_streaming_list_on_the_wire(server: FakeApiServer):
 
 @pytest.mark.upstream("reflector_test.go: ListAndWatch: streaming list off", verdict="same")
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: gate off", verdict="same")
-async def test_list_and_watch_on_the_wire(server: FakeApiServer):
+async def test_list_and_watch_on_the_wire(server: FakeApiServer) -> None:
     """When the list is not streamed, a LIST of version 0 should be followed by a WATCH from the list's version."""
     server.create(PODS, {"metadata": {"name": "foo"}})
     version = server.resource_version
@@ -302,7 +301,7 @@ async def test_list_and_watch_on_the_wire(server: FakeApiServer):
 
 
 @pytest.mark.upstream("reflector_test.go: ListAndWatchWithErrors", verdict="same")
-async def test_recovery_from_errors():
+async def test_recovery_from_errors() -> None:
     """When LISTs and WATCHes are refused in between, the store should equal the server's state after each recovery."""
     source = FakeListerWatcher(PODS)
     source.create("a")
@@ -333,7 +332,7 @@ async def test_recovery_from_errors():
 
 @pytest.mark.upstream("reflector_test.go: ListAndWatchInitConnBackoff", verdict="same")
 @pytest.mark.parametrize("times", [5, 40])
-async def test_delays_while_the_connection_is_refused(times: int):
+async def test_delays_while_the_connection_is_refused(times: int) -> None:
     """When the connection is refused again and again, delays should double up to the longest; there is no second LIST."""
     source = Scripted(watches=[ConnectionRefusedError("refused")] * times)
     async with reflecting(source):
@@ -344,7 +343,7 @@ async def test_delays_while_the_connection_is_refused(times: int):
 
 
 @pytest.mark.upstream("reflector_test.go: NewReflectorWithCustomBackoff", verdict="same")
-async def test_other_delays():
+async def test_other_delays() -> None:
     """When other delays are given, exactly these should be waited."""
     source = Scripted(watches=[ConnectionRefusedError("refused")] * 5)
     async with reflecting(source, backoff=Backoff(base=0.01, cap=0.1, rng=lambda: 0.0)):
@@ -353,7 +352,7 @@ async def test_other_delays():
 
 
 @pytest.mark.upstream("reflector_test.go: BackoffOnTooManyRequests", verdict="same")
-async def test_too_many_requests_take_a_step_each():
+async def test_too_many_requests_take_a_step_each() -> None:
     """When 429 comes once at the opening and once inside the stream, the backoff should be asked exactly twice."""
     Counting.asked = 0
     source = Scripted(watches=[TOO_MANY, [TOO_MANY], [5.0]])
@@ -364,7 +363,7 @@ async def test_too_many_requests_take_a_step_each():
 
 
 @pytest.mark.upstream("reflector_test.go: NoRelistOnTooManyRequests", verdict="same")
-async def test_too_many_requests_cost_no_list():
+async def test_too_many_requests_cost_no_list() -> None:
     """When the opening of a watch is refused four times with 429, it should be asked for a fifth time, with no LIST."""
     source = Scripted(watches=[TOO_MANY] * 4)
     async with following(source):
@@ -377,7 +376,7 @@ async def test_too_many_requests_cost_no_list():
     verdict="different",
     reason="there is no window after which a LIST follows (upstream's is 0 by default, so it lists at once): each InternalError takes a step of the backoff and is met by a watch from the same version, since a LIST costs a struggling server most",
 )
-async def test_internal_errors_inside_the_stream():
+async def test_internal_errors_inside_the_stream() -> None:
     """When every stream ends with an InternalError, watches should be opened again with growing delays and no LIST."""
     source = Scripted(watches=[[1.0, INTERNAL]] * 31)
     async with reflecting(source):
@@ -395,7 +394,7 @@ async def test_internal_errors_inside_the_stream():
     verdict="different",
     reason="the page size is no knob: always 500",
 )
-async def test_all_pages_with_one_size():
+async def test_all_pages_with_one_size() -> None:
     """When a list comes in pages, each should be asked for with the same limit, and all objects be in the store."""
     letters = "abcdefghij"
     source = Scripted(
@@ -411,7 +410,7 @@ async def test_all_pages_with_one_size():
 
 
 @pytest.mark.upstream("reflector_test.go: NotPaginatingNotConsistentReads", verdict="same")
-async def test_list_at_a_version_has_no_limit():
+async def test_list_at_a_version_has_no_limit() -> None:
     """When a list is asked for at a known version, it should have no limit."""
     source = Scripted([page("10")], [[BROKEN]])
     async with following(source):
@@ -420,7 +419,7 @@ async def test_list_at_a_version_has_no_limit():
 
 
 @pytest.mark.upstream("reflector_test.go: PaginatingNonConsistentReadsIfWatchCacheDisabled", verdict="same")
-async def test_pages_at_first_mean_pages_later():
+async def test_pages_at_first_mean_pages_later() -> None:
     """When the first LIST came in pages, the server has no watch cache, so a later one should have a limit as well."""
     source = Scripted([page("10", *pods("a"), token="C1"), page("10", *pods("b"))], [[BROKEN]])
     async with following(source):
@@ -429,7 +428,7 @@ async def test_pages_at_first_mean_pages_later():
 
 
 @pytest.mark.upstream("reflector_test.go: ResyncWithResourceVersion", verdict="same")
-async def test_second_list_asks_for_the_version_reached():
+async def test_second_list_asks_for_the_version_reached() -> None:
     """When the second list brings other objects, it should have been asked for at the first one's version."""
     source = Scripted([page("10", *pods(*"abcd")), page("11", *pods(*"abcdefgh"))], [[1.0, BROKEN]])
     async with following(source) as (informer, _):
@@ -440,7 +439,7 @@ async def test_second_list_asks_for_the_version_reached():
 
 
 @pytest.mark.upstream("reflector_test.go: ExpiredExactResourceVersion", verdict="same")
-async def test_expired_version():
+async def test_expired_version() -> None:
     """When the version of a LIST has expired, the newest state should be asked for at once."""
     source = Scripted([page("10", *pods(*"abcd")), EXPIRED, page("11", *pods(*"abcdefgh"))], [[BROKEN]])
     async with following(source) as (informer, _):
@@ -455,7 +454,7 @@ async def test_expired_version():
     verdict="different",
     reason="the first expired token begins the LIST anew, the second asks once for everything in one answer: the newest state either way, and a full answer only where pages cannot be had",
 )
-async def test_expired_continue_token():
+async def test_expired_continue_token() -> None:
     """When continue tokens expire twice, the list should be begun anew in pages, and then be asked for in one answer."""
     source = Scripted(
         [
@@ -483,7 +482,7 @@ async def test_expired_continue_token():
     verdict="stricter",
     reason="the first such answer is met at once, as upstream; each further one before a watch has proved healthy takes a step of the backoff",
 )
-async def test_version_ahead_of_the_server():
+async def test_version_ahead_of_the_server() -> None:
     """When the server says in any of its wordings that it is behind our version, the newest state should be asked for."""
     by_cause = ApiError("x", status=504, reason="Timeout", causes=[{"reason": "ResourceVersionTooLarge"}])
     by_cause_text = ApiError("x", status=504, reason="Timeout", causes=[{"message": "Too large resource version"}])
@@ -503,7 +502,7 @@ async def test_version_ahead_of_the_server():
 
 
 @pytest.mark.upstream("reflector_test.go: ListExtract", verdict="same")
-async def test_objects_of_a_page_are_freed_one_by_one(server: FakeApiServer):
+async def test_objects_of_a_page_are_freed_one_by_one(server: FakeApiServer) -> None:
     """When one object of a page is kept, the others should not stay in memory with it."""
     async with server.api_client() as api:
         source = ApiListerWatcher(api, PODS)
@@ -526,7 +525,7 @@ async def test_objects_of_a_page_are_freed_one_by_one(server: FakeApiServer):
     reason="each object is decoded once, not once for the temporary store and once more for the real one",
 )
 @pytest.mark.upstream("delta_fifo_test.go, the_real_fifo_test.go: transformer", verdict="same")
-async def test_decode_is_called_once_for_each_object():
+async def test_decode_is_called_once_for_each_object() -> None:
     """When objects come by streaming list and by watch, each should be decoded once, and a deletion's store object not."""
     decoded: list[str] = []
 
@@ -554,7 +553,7 @@ async def test_decode_is_called_once_for_each_object():
     ("version", "refused"),
     [("meta.k8s.io/v1", True), ("meta.k8s.io/v1beta1", True), ("furniture.example.test/v1", False)],
 )
-async def test_tables(server: FakeApiServer, version: str, refused: bool):
+async def test_tables(server: FakeApiServer, version: str, refused: bool) -> None:
     """When a LIST is answered with a Table of meta.k8s.io, it should be refused; another group's Table is a list."""
     body = {"kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": "1"}, "items": [tree("a", "1")]}
     server.faults.add(match("list", PODS), faults.Answer(200, body), times=None)

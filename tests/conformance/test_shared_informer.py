@@ -21,7 +21,7 @@ from informer import (
 )
 from informer.testing import FakeListerWatcher
 
-from .support import PODS, Scripted, following, names, page, pods, record, settle, tasks
+from .support import PODS, following, names, record, settle, tasks
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def ignore(_: object) -> None:
 
 @pytest.mark.upstream("shared_informer_test.go: Indexer", verdict="same")
 @pytest.mark.upstream("index_test.go: GetIndexFuncValues, MultiIndexKeys", verdict="same")
-async def test_indexes(source: FakeListerWatcher):
+async def test_indexes(source: FakeListerWatcher) -> None:
     """When indexes are added before the start and while it runs, both should hold what is there and follow changes."""
     source.create("a", {"n": [1, 2]}, labels={"team": "red"})
     informer: SharedInformer[KubeObject] = SharedInformer(source)
@@ -74,7 +74,7 @@ async def test_indexes(source: FakeListerWatcher):
     verdict="different",
     reason="handlers cannot ask for a period, so adding one never changes how often others are told; at least 1 s, as upstream",
 )
-async def test_resync_periods(source: FakeListerWatcher):
+async def test_resync_periods(source: FakeListerWatcher) -> None:
     """When several handlers follow, all should get the initial objects, and all resyncs at the same times."""
     source.create("a")
     source.create("b")
@@ -99,7 +99,7 @@ async def test_resync_periods(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("shared_informer_test.go: ListenerResyncPeriodsDelayed", verdict="same")
-async def test_resync_while_a_handler_is_slow(source: FakeListerWatcher):
+async def test_resync_while_a_handler_is_slow(source: FakeListerWatcher) -> None:
     """When a handler comes to its changes late, it should get the initial objects and the resyncs all the same."""
     source.create("a")
     informer: SharedInformer[KubeObject] = SharedInformer(source, options=InformerOptions(resync_period=1.0))
@@ -123,7 +123,7 @@ async def test_resync_while_a_handler_is_slow(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerInitializationRace", verdict="same")
-async def test_handlers_added_during_the_start(source: FakeListerWatcher):
+async def test_handlers_added_during_the_start(source: FakeListerWatcher) -> None:
     """When a handler is added at any moment of the start, it should get each initial object once, and what comes later."""
     source.create("a")
     source.create("b")
@@ -144,7 +144,7 @@ async def test_handlers_added_during_the_start(source: FakeListerWatcher):
     verdict="different",
     reason="there are no setters: the configuration is one frozen value, given when the informer is made",
 )
-async def test_configuration_is_frozen(source: FakeListerWatcher):
+async def test_configuration_is_frozen(source: FakeListerWatcher) -> None:
     """When somebody tries to change the options, it should be an error; a running informer has no setter for them."""
     options = InformerOptions(max_backlog=5)
     async with following(source):
@@ -154,7 +154,7 @@ async def test_configuration_is_frozen(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("shared_informer_test.go: StateSharedInformer", verdict="same")
-async def test_states(source: FakeListerWatcher):
+async def test_states(source: FakeListerWatcher) -> None:
     """When an informer is made, started, synced and left, its health should say which of it."""
     informer: SharedInformer[KubeObject] = SharedInformer(source)
     states = [informer.health.state]
@@ -178,7 +178,7 @@ async def test_states(source: FakeListerWatcher):
     reason="an unchanged object is told to nobody on a relist, whether there is a resync period or not; upstream, without one, tells every handler of every unchanged object",
 )
 @pytest.mark.parametrize("resync_period", [None, 5.0])
-async def test_changes_no_watch_told_of(source: FakeListerWatcher, resync_period: float | None):
+async def test_changes_no_watch_told_of(source: FakeListerWatcher, resync_period: float | None) -> None:
     """When changes were missed, a relist should tell of what changed only; with resync, of everything at its time."""
     for name in ("pod1", "pod2"):
         source.create(name)
@@ -201,7 +201,7 @@ async def test_changes_no_watch_told_of(source: FakeListerWatcher, resync_period
     verdict="different",
     reason="no error handler to install: `health` has the latest error, `wait_for_sync` raises with it, the log has it; it can be read at any time and stop nothing",
 )
-async def test_refused_list_is_reported(source: FakeListerWatcher, caplog: pytest.LogCaptureFixture):
+async def test_refused_list_is_reported(source: FakeListerWatcher, caplog: pytest.LogCaptureFixture) -> None:
     """When a LIST is refused, health, log and whoever waits for the sync should say so within a second."""
     source.fail_lists(*[ApiError("Access Denied", status=403, reason="Forbidden")] * 20)
     async with following(source, sync=False) as (informer, _):
@@ -214,7 +214,7 @@ async def test_refused_list_is_reported(source: FakeListerWatcher, caplog: pytes
 
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerTransformer", verdict="same")
 @pytest.mark.upstream("controller_test.go: TransformingInformer", verdict="same")
-async def test_handlers_see_decoded_objects(source: FakeListerWatcher):
+async def test_handlers_see_decoded_objects(source: FakeListerWatcher) -> None:
     """When a decoder is given, adds, updates (with the old object), deletes and the store should show its values."""
     source.create("a", 1)
 
@@ -236,7 +236,7 @@ async def test_handlers_see_decoded_objects(source: FakeListerWatcher):
     reason="without a pause of a second, and the handler still becomes synced (kubernetes#129024)",
 )
 @pytest.mark.parametrize("count", [1, 5], ids=["simple", "many"])
-async def test_handler_that_raises(source: FakeListerWatcher, caplog: pytest.LogCaptureFixture, count: int):
+async def test_handler_that_raises(source: FakeListerWatcher, caplog: pytest.LogCaptureFixture, count: int) -> None:
     """When a handler raises, each failure should be logged under its name, and it and the others go on."""
     for number in range(count):
         source.create(f"p{number}")
@@ -267,7 +267,7 @@ async def test_handler_that_raises(source: FakeListerWatcher, caplog: pytest.Log
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerRemoveHandler", verdict="same")
 @pytest.mark.upstream("shared_informer_test.go: RemoveWhileActive", verdict="same")
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerRemovingRemoved", verdict="same")
-async def test_removed_handler_is_told_nothing_more(source: FakeListerWatcher):
+async def test_removed_handler_is_told_nothing_more(source: FakeListerWatcher) -> None:
     """When a handler is removed, even twice, it should be told nothing more, while the others are."""
     async with following(source) as (informer, told):
         mine: list[str] = []
@@ -283,7 +283,7 @@ async def test_removed_handler_is_told_nothing_more(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerMultipleRegistration", verdict="same")
-async def test_one_function_registered_twice(source: FakeListerWatcher):
+async def test_one_function_registered_twice(source: FakeListerWatcher) -> None:
     """When one function is registered twice, it should be called twice, and once after one removal."""
     async with following(source) as (informer, _):
         mine: list[str] = []
@@ -303,7 +303,7 @@ async def test_one_function_registered_twice(source: FakeListerWatcher):
 
 
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerHandlerAbuse", verdict="same")
-async def test_handlers_come_and_go_while_events_flow(source: FakeListerWatcher):
+async def test_handlers_come_and_go_while_events_flow(source: FakeListerWatcher) -> None:
     """When handlers are added and removed all the time while events flow, a steady one should miss nothing."""
     stop = asyncio.Event()
 
@@ -325,12 +325,13 @@ async def test_handlers_come_and_go_while_events_flow(source: FakeListerWatcher)
         await settle()
         assert len(told) == 501
         assert [int(text.rpartition("@")[2]) for text in told] == [*range(2, 503)]
+        assert len(informer._cache.fanout._buffers) == 1  # nobody who went is still collected for
     assert not tasks()
 
 
 @pytest.mark.upstream("shared_informer_test.go: AddOnStoppedSharedInformer", verdict="same")
 @pytest.mark.upstream("shared_informer_test.go: RemoveOnStoppedSharedInformer", verdict="same")
-async def test_after_the_end(source: FakeListerWatcher):
+async def test_after_the_end(source: FakeListerWatcher) -> None:
     """When the informer has ended, adding a handler should be an error that says so, and removing one none."""
     async with following(source) as (informer, _):
         registration = informer.add_handler(on_add=ignore)
@@ -347,7 +348,7 @@ async def test_after_the_end(source: FakeListerWatcher):
     "controller-runtime: priorityqueue_test.go, controller_test.go: no Reconcile before every handler has processed the initial list",
     verdict="same",
 )
-async def test_late_handler(source: FakeListerWatcher):
+async def test_late_handler(source: FakeListerWatcher) -> None:
     """When a handler is added late, it should be synced once its calls for what was there have returned, and no sooner."""
     source.create("pod1")
     async with following(source) as (informer, _):
@@ -360,7 +361,11 @@ async def test_late_handler(source: FakeListerWatcher):
         registration = informer.add_handler(on_add=on_add)
         source.create("pod2")
         await settle()
-        assert (registration.has_synced, registration.backlog, told) == (False, 3, [])  # the end of the initial ones waits too
+        assert (registration.has_synced, registration.backlog, told) == (
+            False,
+            3,
+            [],
+        )  # the end of the initial ones waits too
         gate.set()
         await settle()
         assert (registration.has_synced, registration.backlog, told) == (True, 0, ["pod1", "pod2"])
@@ -368,7 +373,7 @@ async def test_late_handler(source: FakeListerWatcher):
 
 @pytest.mark.upstream("shared_informer_test.go: SharedInformerShutdown (3)", verdict="same")
 @pytest.mark.parametrize("when", ["before the start", "after the sync", "never started"])
-async def test_no_task_is_left(source: FakeListerWatcher, when: str):
+async def test_no_task_is_left(source: FakeListerWatcher, when: str) -> None:
     """When an informer with a handler ends, or never begins, no task should be left."""
     source.create("a")
     informer: SharedInformer[KubeObject] = SharedInformer(source)
@@ -391,7 +396,7 @@ async def test_no_task_is_left(source: FakeListerWatcher, when: str):
 )
 @pytest.mark.upstream("shared_informer_test.go: RemoveEventHandler_SynchronousShutdown", verdict="same")
 @pytest.mark.parametrize("fails", [False, True])
-async def test_removal_while_a_call_runs(source: FakeListerWatcher, fails: bool):
+async def test_removal_while_a_call_runs(source: FakeListerWatcher, fails: bool) -> None:
     """When a handler is removed while its call runs, the removal should return after the call, and no other call come."""
     events: list[str] = []
 
@@ -417,7 +422,7 @@ async def test_removal_while_a_call_runs(source: FakeListerWatcher, fails: bool)
 
 @pytest.mark.upstream("shared_informer_test.go: ShutDownEventHandler_Lifecycles (3)", verdict="same")
 @pytest.mark.parametrize("when", ["never started", "added early", "added late"])
-async def test_removal_returns(source: FakeListerWatcher, when: str):
+async def test_removal_returns(source: FakeListerWatcher, when: str) -> None:
     """When a handler is removed at any time of its life, that should return at once when it is idle."""
     source.create("a")
     informer: SharedInformer[KubeObject] = SharedInformer(source)
@@ -436,8 +441,9 @@ async def test_removal_returns(source: FakeListerWatcher, when: str):
 
 
 @pytest.mark.upstream("util/workqueue: *_test.go: queue: GarbageCollection", verdict="same")
-async def test_what_was_handled_is_referenced_by_nobody():
+async def test_what_was_handled_is_referenced_by_nobody() -> None:
     """When an object was deleted, its handler is done and the next change has come, nothing should refer to it any more."""
+
     class Value:
         name = "value"
 

@@ -67,7 +67,7 @@ TOO_MANY = ApiError("slow down", status=429, reason="TooManyRequests")
         ("auto", False, ["STREAM rv=", "LIST rv=0 limit=500", "WATCH rv=1"]),
     ],
 )
-async def test_streaming_is_an_option(initial_list: str, can_stream: bool, expected: list[str]):
+async def test_streaming_is_an_option(initial_list: str, can_stream: bool, expected: list[str]) -> None:
     """When streaming lists are asked for or not, and served or not, the requests should be these."""
     stream: list[Step] = [pod("a", "1"), MARK("1"), SILENCE]
     watches = {"list": [], "stream": [stream], "auto": [stream]}[initial_list] if can_stream else [INVALID]
@@ -83,7 +83,7 @@ async def test_streaming_is_an_option(initial_list: str, can_stream: bool, expec
     reason="after 60 s without an event (10 s with `auto`) it does not only warn: it LISTs from then on, since a server that never sends the mark would keep it out for ever (kubernetes#139716)",
 )
 @pytest.mark.parametrize(("initial_list", "seconds"), [("stream", 60.0), ("auto", 10.0)])
-async def test_silence_before_the_mark(caplog: pytest.LogCaptureFixture, initial_list: str, seconds: float):
+async def test_silence_before_the_mark(caplog: pytest.LogCaptureFixture, initial_list: str, seconds: float) -> None:
     """When a streaming list falls silent without its mark, one warning should say so and a LIST follow; not in a watch."""
     source = Scripted([page("1", *pods("a"))], [[1.0, pod("a", "1"), SILENCE]])
     async with following(source, initial_list=initial_list, sync=False) as (informer, _):
@@ -103,7 +103,7 @@ async def test_silence_before_the_mark(caplog: pytest.LogCaptureFixture, initial
     [([], ""), ([pod("a", "1")], ""), ([pod("a", "1"), MARK("2"), BROKEN], "2")],
     ids=["no events", "added only", "added and mark"],
 )
-async def test_version_to_go_on_from(steps: Sequence[Step], version: str):
+async def test_version_to_go_on_from(steps: Sequence[Step], version: str) -> None:
     """When a streaming list breaks, the next one should ask for the mark's version, and for none when there was no mark."""
     source = Scripted(watches=[steps, [MARK("3"), SILENCE]])
     async with following(source, initial_list="stream", sync=False):
@@ -112,7 +112,7 @@ async def test_version_to_go_on_from(steps: Sequence[Step], version: str):
 
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: no bookmark", verdict="same")
-async def test_nothing_is_published_without_the_mark():
+async def test_nothing_is_published_without_the_mark() -> None:
     """When the stop comes before the mark, nothing should have been published."""
     source = Scripted(watches=[[pod("a", "1"), SILENCE]])
     async with following(source, initial_list="stream", sync=False) as (informer, told):
@@ -128,7 +128,7 @@ async def test_nothing_is_published_without_the_mark():
     verdict="different",
     reason="a broken connection or a 5xx says nothing about streaming lists, and a LIST costs a struggling server most: it is asked for again as a stream, with backoff; two streams that end without the mark lead to LIST, for good",
 )
-async def test_errors_of_a_streaming_list():
+async def test_errors_of_a_streaming_list() -> None:
     """When a streaming list is refused with 500, it should be asked for again; when two break, a LIST should follow."""
     refused = ApiError("x", status=500, reason="InternalError")
     source = Scripted([page("1", *pods("p1"))], [refused, [BROKEN], [BROKEN], [pod("p2", "2"), 1.0, BROKEN]])
@@ -145,7 +145,7 @@ async def test_errors_of_a_streaming_list():
     reason="also for 400 and 405, without a delay, and remembered: upstream asks for a streaming list again each time",
 )
 @pytest.mark.parametrize("status", [400, 405, 422])
-async def test_a_server_without_streaming_lists(status: int):
+async def test_a_server_without_streaming_lists(status: int) -> None:
     """When a streaming list is refused as unknown, a LIST should follow at once, and LISTs from then on."""
     source = Scripted([page("1", *pods("p1"))], [ApiError("x", status=status), [pod("p2", "2"), 1.0, BROKEN]])
     async with following(source, initial_list="stream") as (informer, _):
@@ -156,7 +156,7 @@ async def test_a_server_without_streaming_lists(status: int):
 
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: synced after marker", verdict="same")
-async def test_synced_after_the_mark():
+async def test_synced_after_the_mark() -> None:
     """When the mark comes, what came before it should be the store, with one request in all."""
     source = Scripted(watches=[[pod("p1", "1"), pod("p2", "2"), MARK("2"), SILENCE]])
     async with following(source, initial_list="stream") as (informer, told):
@@ -169,7 +169,7 @@ async def test_synced_after_the_mark():
 @pytest.mark.upstream(
     "reflector_watchlist_test.go: WatchList: updates and deletes during the initial phase", verdict="same"
 )
-async def test_changes_before_the_mark():
+async def test_changes_before_the_mark() -> None:
     """When objects change and go before the mark, the store should have the last state, told once."""
     steps: list[Step] = [pod("p1", "1"), pod("p2", "2"), pod("p1", "3"), pod("p3", "4"), gone("p3", "5"), MARK("6")]
     source = Scripted(watches=[[*steps, SILENCE]])
@@ -179,7 +179,7 @@ async def test_changes_before_the_mark():
 
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: retries 429", verdict="same")
-async def test_streaming_list_and_too_many_requests():
+async def test_streaming_list_and_too_many_requests() -> None:
     """When a streaming list is refused twice with 429, the same request should come a third time, and no LIST."""
     source = Scripted(watches=[TOO_MANY, TOO_MANY, [pod("p1", "1"), MARK("1"), SILENCE]])
     async with following(source, initial_list="stream") as (informer, _):
@@ -188,7 +188,7 @@ async def test_streaming_list_and_too_many_requests():
 
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: stream closed before the marker", verdict="same")
-async def test_stream_closed_before_the_mark():
+async def test_stream_closed_before_the_mark() -> None:
     """When a streaming list is closed before its mark, the same request should follow, and the first part be forgotten."""
     source = Scripted(watches=[[pod("old", "1"), 5.0], [pod("new", "2"), MARK("2"), SILENCE]])
     async with following(source, initial_list="stream") as (_, told):
@@ -198,7 +198,7 @@ async def test_stream_closed_before_the_mark():
 
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: stream closed after the sync", verdict="same")
-async def test_stream_closed_after_the_sync():
+async def test_stream_closed_after_the_sync() -> None:
     """When the stream is closed after the mark, an ordinary watch should go on from the last event."""
     source = Scripted(watches=[[pod("p1", "1"), MARK("2"), pod("p3", "3"), 1.0], [pod("p4", "4"), SILENCE]])
     async with following(source, initial_list="stream") as (informer, _):
@@ -212,7 +212,7 @@ async def test_stream_closed_after_the_sync():
     verdict="stricter",
     reason="the newest state is asked for at once; upstream first waits and asks for the expired version again",
 )
-async def test_expired_after_the_sync():
+async def test_expired_after_the_sync() -> None:
     """When the watch after the streaming list is refused with 410, a streaming list of the newest state should follow."""
     expired = ApiError("too old", status=410, reason="Expired")
     source = Scripted(watches=[[pod("p1", "1"), MARK("2"), 1.0], expired, [pod("p2", "9"), MARK("9"), SILENCE]])
@@ -226,7 +226,7 @@ async def test_expired_after_the_sync():
 
 @pytest.mark.upstream("reflector_watchlist_test.go: WatchList: annotation value false", verdict="same")
 @pytest.mark.parametrize(("value", "synced"), [("true", True), ("false", False), ("True", False), ("", False)])
-async def test_value_of_the_annotation(server: FakeApiServer, value: str, synced: bool):
+async def test_value_of_the_annotation(server: FakeApiServer, value: str, synced: bool) -> None:
     """When the annotation of a bookmark is not "true", the list should not be taken for complete."""
     script = Script(line("ADDED", tree("p1", "1")), line("BOOKMARK", mark("2", value)), End.STALL)
     server.faults.add(match("watch", PODS), script)
@@ -244,7 +244,7 @@ async def test_value_of_the_annotation(server: FakeApiServer, value: str, synced
     reason="no detector that panics in production; the equality itself is the test",
 )
 @pytest.mark.parametrize("transformed", [False, True])
-async def test_both_ways_bring_the_same(transformed: bool):
+async def test_both_ways_bring_the_same(transformed: bool) -> None:
     """When the same objects are listed and streamed, transformed or not, both stores should be equal."""
     stores = []
     for initial_list in ("list", "stream"):
@@ -268,7 +268,7 @@ async def test_both_ways_bring_the_same(transformed: bool):
     reason="an expired token begins the LIST anew, the second one asks once for everything; see FullListIfExpired",
 )
 @pytest.mark.parametrize("pages", [0, 1, 2, 3])
-async def test_pages_of_a_list(pages: int):
+async def test_pages_of_a_list(pages: int) -> None:
     """When a list has none to three pages, it should be complete, and count as paged from two on."""
     answers = [page("5", pod(f"p{n}", "1"), token=f"C{n}" if n < pages else "") for n in range(1, pages + 1)]
     source = Scripted([*(answers or [page("5")]), page("6")], [[BROKEN]])
@@ -286,7 +286,7 @@ async def test_pages_of_a_list(pages: int):
     reason="pages are published together or not at all: nobody sees the first page of a list whose second one fails",
 )
 @pytest.mark.parametrize("end", ["error", "stop"])
-async def test_no_half_list(end: str):
+async def test_no_half_list(end: str) -> None:
     """When the second page fails, or the stop comes while it is awaited, nobody should have seen the first one."""
 
     async def never() -> Page[KubeObject]:
@@ -310,7 +310,7 @@ async def test_no_half_list(end: str):
         record(informer)
 
 
-async def test_ordinary_bookmarks_before_the_mark_are_no_mark():
+async def test_ordinary_bookmarks_before_the_mark_are_no_mark() -> None:
     """When ordinary bookmarks come before the mark, they should neither publish the list nor be asked from again."""
     source = Scripted(watches=[[pod("a", "1"), Bookmark("7"), 1.0], [MARK("9"), SILENCE]])
     async with following(source, initial_list="stream") as (_, told):

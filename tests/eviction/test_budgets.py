@@ -359,6 +359,16 @@ def test_who_no_longer_waits_takes_nobodys_place(world: World, ended: str) -> No
     assert world.take_woken() == ["n2"]
 
 
+def test_a_node_that_was_pruned_takes_nobodys_place(world: World) -> None:
+    """When a waiting node left the cluster, the headroom should go to the next that waits."""
+    world.index.set(budget())
+    world.block("n1")
+    world.block("n2")
+    world.throttle.prune({"n2"}, mark=world.throttle.mark())
+    world.index.set(budget(allowed=1))
+    assert world.take_woken() == ["n2"]
+
+
 def test_nodes_that_left_do_not_pile_up(world: World) -> None:
     """When nodes come, are refused and leave for ever, and the budget never changes, the index should not grow."""
     world.index.set(budget())

@@ -291,7 +291,10 @@ async def test_after_the_deadline_nothing_is_sent(api: FakeApi, throttle: Evicti
     clock.advance(10)
     result = await evict_node(api, "n1", [pod("a")], throttle=throttle, deadline=deadline)
     assert (result.requeue, result.results, result.message) == (Requeue.NOW, (), before.message)
-    assert len(api.evictions) == 1
+    clock.advance(60)
+    result = await evict_node(api, "n1", [pod("a")], throttle=throttle, deadline=deadline)
+    assert (result.requeue, result.results, result.denied) == (Requeue.NOW, (), None)
+    assert len(api.evictions) == 1, "not even when the gate is open"
 
 
 async def test_a_call_in_flight_at_the_deadline_is_cut_off(api: FakeApi) -> None:

@@ -183,13 +183,13 @@ def test_a_body_that_is_not_utf8() -> None:
     body = by_budget().body.replace(b"healthy", b"health\xff")
     try:
         try:
-            raise raised(Response(429, body))
+            raise raised(Response(429, body, {"Retry-After": "7"}))
         except ApiException as error:
             (error.body or b"").decode("utf-8")  # what the client does
             raise
     except UnicodeDecodeError as error:
         refusal = classify_refusal(error)
-    assert (refusal.kind, refusal.budget, refusal.status) == (K.BUDGET, "web", 429)
+    assert (refusal.kind, refusal.budget, refusal.status, refusal.retry_after) == (K.BUDGET, "web", 429, 7)
 
 
 def test_a_decode_error_without_the_exception_behind_it() -> None:

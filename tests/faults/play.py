@@ -31,16 +31,18 @@ from informer import (
     SharedInformer,
 )
 from informer.testing import End, FakeApiServer, faults, match
-from informer.testing.faults import Fault
-from tests.field_reports.world import keeping
+from informer.testing.faults import Exchange, Fault, Proceed
 from tests.informer.kit import TIMEOUT_CHECK, WIDGETS, Replay, short
+
+from .logs import keeping
 
 Flavour: TypeAlias = Literal["good", "bad", "broken", "nameless"]
 """`bad`: a check refuses it. `broken`: its bytes are no JSON. `nameless`: it has no key."""
 
 NAMESPACE = "default"
-SLOWEST_RECOVERY = 1500.0
-"""Seconds. A stalled watch is noticed after 630 at the worst; a capped Retry-After of 300 and a backoff of 60 may follow."""
+SLOWEST_RECOVERY = 1800.0
+"""Seconds. A stalled watch is noticed after 630 at the worst; a capped Retry-After of 300 and a backoff of 60 may follow. That a
+server was restored is noticed at the end of a whole watch, which may be the next one: 600 more."""
 
 
 def _poison() -> dict[str, bytes]:
@@ -65,6 +67,15 @@ def _poison() -> dict[str, bytes]:
     }
 
 
+async def shrug(exchange: Exchange, _proceed: Proceed) -> None:
+    """A bookmark, and the end: a watch that says "nothing new" again and again, which no backoff slows down."""
+    version = exchange.request.query.get("resourceVersion") or "1"
+    await exchange.start()
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}
+    await exchange.write(json.dumps(bookmark).encode() + b"\n")
+    await exchange.finish(End.CLOSE)
+
+
 POISON = _poison()
 HALF = b'{"kind":"WidgetList","apiVersion":"example.test/v1","metadata":{"resourceVersion":"5"},"items":[{"metad'
 FAULTS: dict[str, Fault] = {
@@ -82,6 +93,7 @@ FAULTS: dict[str, Fault] = {
     "200 html": faults.Answer(200, "<html>log in</html>", content_type="text/html"),
     "200 status": faults.Answer(200, {"kind": "Status", "code": 500, "message": "no"}, pretty=True),
     "200 empty": faults.Script(),
+    "a bookmark and the end": shrug,
     "half, then silence": faults.Script(HALF, End.STALL),
     "half, then gone": faults.Script(HALF, End.DROP),
     "no answer": faults.NoAnswer(),
@@ -154,6 +166,11 @@ class Listener:
             on_change=call, name=self.kind, in_thread=self.kind == "thread"
         )
 
+    @property
+    def backlog(self) -> int:
+        assert self.registration is not None
+        return self.registration.backlog
+
     def hear(self, change: Change[KubeObject]) -> None:
         try:
             assert not self.left, "a call after remove() has returned"
@@ -186,6 +203,7 @@ class Play:
         departures: how often each life has left the server: deleted, overwritten by another life, undone by a restore, or
             gone with its resource. No handler may hear of more deletes of a life than these.
         blind: the server has done what no client can notice from its watch alone.
+        restored: it has gone back in time, which a client may or may not notice; see `_may_stay_blind`.
     """
 
     mode: Mode
@@ -194,6 +212,7 @@ class Play:
     source: ListerWatcher[KubeObject]
     departures: Counter[str] = Factory(Counter)
     blind: bool = False
+    restored: bool = False
     listeners: list[Listener] = Factory(list)
     free: asyncio.Event = Factory(asyncio.Event)
     asked: list[asyncio.Task[None]] = Factory(list)
@@ -267,9 +286,13 @@ class Play:
         await asyncio.sleep(seconds)
 
     async def hit(self, verb: str, fault: str, times: int = 1) -> None:
-        """Let the next requests be hit by a fault."""
+        """Let the next requests be hit by a fault, and see to it that there are some."""
         self.blind |= fault == "deaf"
         self.server.faults.add(match(verb, WIDGETS), FAULTS[fault], times=times)
+        if verb == "watch":
+            self.server.end_watches()
+        else:
+            self.server.expire_watches()
 
     async def stop(self) -> None:
         """Connection refused."""
@@ -331,7 +354,7 @@ class Play:
         """From a backup that is so many writes old."""
         _, history = self.server.table(WIDGETS) if self._serving else (None, None)
         if history is not None:
-            self.blind = True
+            self.restored = True
             self.server.restore(str(max(history.compacted, history.version - back)))
             self._look()
 
@@ -398,7 +421,7 @@ class Play:
         await self.bookmarks(60.0)
         self.server.faults.clear()
         self.free.set()
-        if self.blind:
+        if self.blind or self._may_stay_blind():
             # What cannot be noticed is asked for. A watch that a fault made deaf stays so until it ends.
             await asyncio.sleep(700)
             async with asyncio.timeout(SLOWEST_RECOVERY):
@@ -410,16 +433,27 @@ class Play:
         self._check_requests()
         self._check_size()
         for asked in self.asked:
-            assert asked.done() and not asked.exception(), "a relist that was asked for never came"
+            assert asked.done(), "a relist that was asked for never came"
+            await asked
+
+    def _may_stay_blind(self) -> bool:
+        """After a restore, what was written since may have overtaken the version that the informer asks from: then it has
+        missed the writes between, and nothing tells it. As long as its version lies ahead of the server's it must find out,
+        if it can know that this server sends bookmarks.
+        """
+        reflector, cache = self.informer._reflector, self.informer._cache
+        assert reflector is not None
+        ahead = cache.synced and int(cache.version or 0) > int(self.server.resource_version)
+        return self.restored and not (ahead and reflector._course._bookmarks)
 
     async def _in_step(self, when: str) -> None:
         """The store becomes what the server has, and the handlers hear all of it, in bounded time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SLOWEST_RECOVERY):
-                while self._difference() or any(one.registration.backlog for one in self.listeners if one.registration):
+                while self._difference() or any(one.backlog for one in self.listeners):  # noqa: ASYNC110 - no event tells
                     await asyncio.sleep(5)
         assert not self._difference(), f"{when}: {self._difference()}; {self.informer.health}"
-        assert not [one.kind for one in self.listeners if one.registration and one.registration.backlog]
+        assert not [one.kind for one in self.listeners if one.backlog]
         assert self.informer.health.state == "live", self.informer.health
 
     def _truth(self) -> tuple[dict[str, bytes], set[str], int]:
@@ -494,7 +528,9 @@ def opened(server: FakeApiServer) -> list[float]:
         if one.verb not in ("list", "watch") or "continue" in one.query:
             before = None
             continue
-        again = before is not None and (before.status, before.query) == (None, one.query) and one.time - before.time < 0.1
+        again = (
+            before is not None and (before.status, before.query) == (None, one.query) and one.time - before.time < 0.1
+        )
         before = None if again else one
         if not again:
             times.append(one.time)

@@ -78,7 +78,7 @@ MODES = st.builds(
 )
 
 thorough = settings(
-    max_examples=EXAMPLES or 60,
+    max_examples=EXAMPLES or 40,
     derandomize=not EXAMPLES,
     deadline=None,
     database=None,
@@ -96,7 +96,7 @@ async def perform(mode: Mode, steps: Sequence[Step]) -> list[float]:
         return opened(play.server)
 
 
-@given(MODES, st.lists(STEPS, max_size=25))
+@given(MODES, st.lists(STEPS, min_size=3, max_size=25))
 @thorough
 def test_any_schedule(mode: Mode, steps: list[Step]) -> None:
     """When any faults have come in any order and are over, it should hold exactly what the server has, and have told every
@@ -105,7 +105,9 @@ def test_any_schedule(mode: Mode, steps: list[Step]) -> None:
     try:
         run(perform(mode, steps))
     except BaseException as error:
-        error.add_note(f"The schedule as a test (from tests.faults.play import Mode, playing):\n\n{script(mode, steps)}\n")
+        error.add_note(
+            f"The schedule as a test (from tests.faults.play import Mode, playing):\n\n{script(mode, steps)}\n"
+        )
         raise
 
 
@@ -144,12 +146,13 @@ async def test_the_script_plays_the_same() -> None:
 
 def test_every_fault_is_used() -> None:
     """When a step is added to the play, the schedules should draw it."""
-    drawn = {str(one) for one in (Step(name) for name in vars(Play) if not name.startswith("_"))}
-    methods = {name for name in vars(Play) if callable(getattr(Play, name)) and not name.startswith("_")} - {"settle"}
+    methods = {name for name in vars(Play) if callable(getattr(Play, name)) and not name.startswith("_")} - {
+        "settle",
+        "forget",
+    }
     used = set()
     for strategy in [*WRITES, *TROUBLE, *HANDLERS, WAIT]:
         used.add(_first(strategy).name)
-    assert drawn
     assert methods == used
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from informer.testing import FakeApiServer
 
-from .world import GADGETS, WIDGETS, Log, World
+from .logs import Log
+from .world import GADGETS, WIDGETS, World
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ import pytest
 from informer import checks
 from informer.testing.faults import End, Wait
 
-from .world import EV, WIDGETS, Command, L, W, World, to_bytes
+from .commands import Command
+from .world import EV, WIDGETS, L, W, World, to_bytes
 
 
 def bare(name: str, rv: str, timeout: object) -> dict[str, Any]:

@@ -14,7 +14,8 @@ import kubernetes_asyncio.client  # noqa: F401  # its 30 MB are not what is meas
 from informer import Quarantine
 from informer.testing.faults import Wait
 
-from .world import EV, L, W, World, keeping
+from .logs import keeping
+from .world import EV, L, W, World
 
 GOOD, BAD, ROUNDS = 2000, 20, 200
 REMIND_EVERY = 600.0  # ten minutes instead of five, for the sake of this test's run time

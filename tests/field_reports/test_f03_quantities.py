@@ -8,7 +8,8 @@ import pytest
 
 from informer import checks
 
-from .world import WIDGETS, Command, L, W, World, to_bytes
+from .commands import Command
+from .world import WIDGETS, L, W, World, to_bytes
 
 SPECS: dict[str, dict[str, Any]] = {
     "q1": {"size": ""},

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from .world import WIDGETS, Command, L, W, World, to_bytes
+from .commands import Command
+from .world import WIDGETS, L, W, World, to_bytes
 
 SPECS = [
     '{"groups":[{"name":"g0","tenant":"7"},{"name":"g1","tenant":0}]}',

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .world import SILENT, L, W, World
+from .world import EV, SILENT, ST, L, W, World
 
 
 @pytest.mark.parametrize("absent", [False, True], ids=["items is null", "no items"])
@@ -20,6 +20,26 @@ async def test_f06_a_list_without_items_is_an_empty_one(world: World, absent: bo
         assert follower.informer.lister.complete
         assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=7"]
         assert not world.log.at(30)
+
+
+async def test_f06_null_items_make_a_list_whatever_its_kind_is_called(world: World) -> None:
+    meta = {"resourceVersion": "7"}
+    world.on_list({"kind": "Widgets", "apiVersion": "example.test/v1", "metadata": meta, "items": None})
+    world.on_watch(SILENT)
+    async with world.follow() as follower:
+        assert follower.store == []
+        assert world.asked() == ["LIST rv=0 limit=500", "WATCH rv=7"]
+
+
+async def test_f06_an_answer_that_is_no_list_empties_no_store(world: World) -> None:
+    gone = EV("ERROR", ST(410, "Expired", "too old"))
+    world.on_list(L("7", [W("a", "1")]), W("a", "1"), L("9", [W("a", "1")]))
+    world.on_watch([gone], SILENT)
+    async with world.follow() as follower:
+        await world.until(30)
+        assert len(world.times("list")) == 3
+        assert follower.calls == ["add a"]
+        assert world.log.at(30, "expected a list, got a Widget")
 
 
 async def test_f06_null_is_judged_where_it_stands(world: World) -> None:

@@ -11,7 +11,7 @@ from informer import ApiError, ApiListerWatcher, WatchOptions
 from informer.testing import faults
 from informer.testing.faults import End, Fault, Script
 
-from .world import EV, SILENT, ST, WIDGETS, L, W, World
+from .world import EV, SILENT, ST, WIDGETS, L, W, World, to_bytes
 
 TORN = b'{"type":"MODIFIED","object":{"metadata":{"name":"a"'
 ARRIVAL = EV("ADDED", W("a", "21"))
@@ -23,6 +23,7 @@ def pretty(body: object) -> bytes:
 
 FORBIDDEN = faults.Answer(403, ST(403, "Forbidden", "no"), pretty=True)
 BUSY = pretty(ST(429, "TooManyRequests", "slow down", {"retryAfterSeconds": 5}))
+COMPACT = to_bytes(json.loads(BUSY))
 LINES = [line + b"\n" for line in BUSY.split(b"\n")]
 
 
@@ -32,9 +33,14 @@ LINES = [line + b"\n" for line in BUSY.split(b"\n")]
         pytest.param(FORBIDDEN, "403 Forbidden", 0.8, id="(a) a refusal over ten lines"),
         pytest.param(Script(BUSY), "429 TooManyRequests", 5.0, id="(b) a refusal in an answer of 200"),
         pytest.param(Script(*LINES), "429 TooManyRequests", 5.0, id="(b) line by line"),
+        pytest.param(Script(COMPACT), "429 TooManyRequests", 5.0, id="(b) in one line"),
+        pytest.param(Script(COMPACT + b"\n"), "429 TooManyRequests", 5.0, id="(b) in one line that ends"),
         pytest.param(Script(*LINES, End.STALL), "429 TooManyRequests", 5.0, id="(b) and then silence"),
         pytest.param(
-            Script(b"<html><body>502 Bad Gateway</body></html>", content_type="text/html"), "", 0.8, id="(e) a page"
+            Script(b"<html><body>502 Bad Gateway</body></html>", content_type="text/html"),
+            "UnreadableAnswer: watch widgets.v1.example.test: ",
+            0.8,
+            id="(e) a page",
         ),
     ],
 )

@@ -19,7 +19,8 @@ from informer.testing import FakeListerWatcher
 from informer.testing.faults import End, Wait
 from informer.testing.virtual import VirtualTimeLoop, run
 
-from .world import EV, SILENT, WIDGETS, Follower, L, W, World, decode_widget, keeping
+from .logs import keeping
+from .world import EV, SILENT, WIDGETS, Follower, L, W, World, decode_widget
 
 KEYS, EVENTS = 100, 10_000
 

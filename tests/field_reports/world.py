@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pytest
 from attrs import Factory, define
 
 from informer import (
@@ -35,6 +32,8 @@ from informer import (
 from informer.testing import FakeApiServer, RecordedRequest, faults, match
 from informer.testing.faults import End, Fault, Script
 from informer.testing.virtual import START
+
+from .logs import Log
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
@@ -206,50 +205,6 @@ class Follower:
 
 
 @define(eq=False)
-class Log:
-    """What the library has logged."""
-
-    caplog: pytest.LogCaptureFixture
-
-    @property
-    def records(self) -> list[logging.LogRecord]:
-        return self.caplog.records
-
-    def at(self, level: int, text: str = "") -> list[logging.LogRecord]:
-        """Records of at least this level that contain the text."""
-        ours = [one for one in self.records if one.name.startswith("informer") and one.levelno >= level]
-        return [one for one in ours if text in one.getMessage()]
-
-    def errors(self, text: str = "") -> list[logging.LogRecord]:
-        return self.at(logging.ERROR, text)
-
-    def clear(self) -> None:
-        self.caplog.clear()
-
-
-class _Keep(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
-@contextmanager
-def keeping(name: str) -> Iterator[list[logging.LogRecord]]:
-    """A logger's records, unformatted, and kept from pytest: it would keep every one as text and format every traceback."""
-    logger, keep = logging.getLogger(name), _Keep()
-    logger.addHandler(keep)
-    logger.propagate = False
-    try:
-        yield keep.records
-    finally:
-        logger.propagate = True
-        logger.removeHandler(keep)
-
-
-@define(eq=False)
 class World:
     """A fake API server with a script, and what can be seen from outside."""
 
@@ -333,37 +288,3 @@ def _tell(request: RecordedRequest) -> str:
         if name in request.query
     ]
     return " ".join(words)
-
-
-# ---------------------------------------------------------------- fix commands
-
-
-@define
-class Command:
-    """A kubectl command as a shell would read it."""
-
-    words: list[str]
-    kind: str
-    payload: Any
-
-    @classmethod
-    def read(cls, text: str) -> Command:
-        words = shlex.split(text)
-        kind = next(word.removeprefix("--type=") for word in words if word.startswith("--type="))
-        return cls(words, kind, json.loads(words[words.index("-p") + 1], parse_constant=_no_constant))
-
-    def with_value(self, value: Any) -> Any:
-        """The patch once a human has put a value in place of its placeholder."""
-        return _fill(self.payload, value)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _fill(tree: Any, value: Any) -> Any:
-    if isinstance(tree, dict):
-        return {name: _fill(below, value) for name, below in tree.items()}
-    if isinstance(tree, list):
-        return [_fill(below, value) for below in tree]
-    return value if isinstance(tree, str) and tree.startswith("<") and tree.endswith(">") else tree

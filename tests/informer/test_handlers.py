@@ -135,10 +135,10 @@ async def test_a_thread_that_returns_a_coroutine(informer: SharedInformer):
     """When a function in a thread returns something to await, it should be awaited on the loop, not lost."""
     calls = []
 
-    async def note(new: KubeObject) -> None:
-        calls.append(new.name)
+    async def note(name: str) -> None:
+        calls.append(name)
 
-    informer.add_handler(on_add=lambda new: note(new), in_thread=True)
+    informer.add_handler(on_add=lambda new: note(new.name), in_thread=True)
     await settle()
     assert calls == ["a", "b"]
 

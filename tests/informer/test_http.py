@@ -134,7 +134,7 @@ async def test_linear_time() -> None:
         ([b'{"type":"ADDED","object":{"metadata":{"name":"big-one"},"x":"', *[b"x" * 500] * 50], "big-one"),
         ([b"x" * 2001 + b"\n"], ""),
         ([b"ok\n" + b"y" * 1500, b"y" * 501], ""),
-        ([b"ok\n" + b'"name":"z"' + b"y" * 2000 + b"\nok\n"], "z"),
+        ([b"ok\n" + b'{"metadata":{"name":"z"}' + b"y" * 2000 + b"\nok\n"], "z"),
     ],
     ids=["growing", "in one chunk", "after another line", "between lines"],
 )

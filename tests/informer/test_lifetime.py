@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 
 import pytest
@@ -88,10 +89,8 @@ async def test_a_bug_and_a_body_that_ends_all_the_same():
     """When a task has died and the body ends well or swallows its cancellation, the bug should still be raised."""
     with pytest.raises(Bug):
         async with Living(dies()):
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(HOUR)
-            except asyncio.CancelledError:
-                pass
     nothing_left()
 
 

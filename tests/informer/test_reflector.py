@@ -267,8 +267,8 @@ async def living(
 
 # ---------------------------------------------------------------------- the table
 
-START = page("10", "a")
-FIRST = (0, "LIST '0' 500")
+START: Any = page("10", "a")
+FIRST: tuple[float, str] = (0, "LIST '0' 500")
 Row: TypeAlias = tuple[str, list[Any], list[tuple[float, str]], list[str]]
 ROWS: list[Row] = [
     # ------------------------------------------------------------------ first LIST and clean ends
@@ -378,6 +378,12 @@ ROWS: list[Row] = [
         (f"first LIST refused: {error!r:.60}", [error, error, START], [FIRST, (0.8, "LIST '0' 500"), (2.4, "LIST '0' 500"), (2.4, "WATCH '10'")], ["all 10: a"])
         for error in KEEP_VERSION
     ],
+    (
+        "the client cancels what waits for it",
+        [asyncio.CancelledError(), START, asyncio.CancelledError(), [item("b", "11"), asyncio.CancelledError()]],
+        [FIRST, (0.8, "LIST '0' 500"), (0.8, "WATCH '10'"), (2.4, "WATCH '10'"), (5.6, "WATCH '11'")],
+        ["all 10: a", "item b 11"],
+    ),
     # ------------------------------------------------------------------ lost events
     ("an event was lost", [START, [item("b", "11"), StreamBrokenError("x")], page("12")], [FIRST, (0, "WATCH '10'"), (0.8, "LIST '11' all"), (0.8, "WATCH '12'")], ["all 10: a", "item b 11", "all 12:"]),
     ("a line was too large", [START, [ItemTooLargeError("x")], page("12")], [FIRST, (0, "WATCH '10'"), (0.8, "LIST '10' all"), (0.8, "WATCH '12'")], ["all 10: a", "all 12:"]),
@@ -413,6 +419,12 @@ ROWS: list[Row] = [
         ["all 80: a d"],
     ),
     (
+        "a server that pages what was to come whole",
+        [page("10", token="t1"), NO_TOKEN, page("76", token="t2"), NO_TOKEN, page("80", token="t3"), NO_TOKEN, page("90", "a")],
+        [FIRST, (0, "PAGE t1 500 -"), (0, "LIST '' 500"), (0, "PAGE t2 500 -"), (0, "LIST '' all"), (0, "PAGE t3 all -"), (0, "LIST '' 500"), (0, "WATCH '90'")],
+        ["all 90: a"],
+    ),
+    (
         "a page fails otherwise",
         [page("10", "a", token="t1"), ApiError("no", status=503), page("12", "b")],
         [FIRST, (0, "PAGE t1 500 -"), (0.8, "LIST '0' 500"), (0.8, "WATCH '12'")],
@@ -437,6 +449,12 @@ ROWS: list[Row] = [
         "deaf, the probe fails",
         [START, [Bookmark("12")], [...], ApiError("no", status=503)],
         [FIRST, (0, "WATCH '10'"), (0, "WATCH '12'"), (300, "LIST '' 1"), (300.8, "WATCH '12'")],
+        ["all 10: a", "bookmark 12"],
+    ),
+    (
+        "an unidentifiable object is no bookmark of the server's",
+        [START, [Bookmark("12", unidentifiable=1)], [...]],
+        [FIRST, (0, "WATCH '10'"), (0, "WATCH '12'"), (300, "WATCH '12'")],
         ["all 10: a", "bookmark 12"],
     ),
     ("quiet, without bookmarks ever", [START, [...], [...]], [FIRST, (0, "WATCH '10'"), (300, "WATCH '10'"), (600, "WATCH '10'")], ["all 10: a"]),
@@ -467,7 +485,7 @@ async def test_rows(answers: list[Any], requests: list[tuple[float, str]], told:
         assert not life.source.answers
 
 
-STREAM = (0, "STREAM ''")
+STREAM: tuple[float, str] = (0, "STREAM ''")
 STREAMED: list[Row] = [
     (
         "marked",
@@ -697,7 +715,7 @@ async def test_relist_during_a_list() -> None:
     """When asked while a LIST is under way, another should follow: the first may be older than the question."""
     async with living(Source([20, page("10", "a"), page("20", "b")])) as life:
         await life.until(10)
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert life.sink.calls == ["all 10: a", "all 20: b"]
         assert life.source.calls[:2] == [FIRST, (20, "LIST '' 500")]
 
@@ -706,7 +724,7 @@ async def test_relist_during_backoff() -> None:
     """When asked during a delay, the delay should be kept, and a LIST come after it in place of a WATCH."""
     async with living(Source([START, ApiError("no", status=429, retry_after=100), page("20", "b")])) as life:
         await life.until(10)
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert life.source.calls[:3] == [FIRST, (0, "WATCH '10'"), (100, "LIST '' 500")]
 
 
@@ -715,7 +733,7 @@ async def test_relist_while_failing() -> None:
     no = ApiError("no", status=503)
     async with living(Source([START, FOREVER, no, no, page("20", "b")])) as life:
         await life.until(10)
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert life.source.calls[2:5] == [(10, "LIST '' 500"), (10.8, "LIST '' 500"), (12.4, "LIST '' 500")]
         assert life.sink.calls[-1] == "all 20: b"
 
@@ -728,7 +746,7 @@ async def test_relist_while_a_watch_is_opened() -> None:
             await asyncio.sleep(0)
             if len(source.calls) == 2:
                 break
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert source.calls[:3] == [FIRST, (0, "WATCH '10'"), (0, "LIST '' 500")]
 
 
@@ -760,9 +778,9 @@ async def test_relist_of_a_streamed_list() -> None:
     ]
     async with living(Source(answers), initial_list="stream") as life:
         await life.until(10)
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert life.sink.calls == ["all 10: a", "all 20: b"]
-        await life.reflector.relist()
+        await asyncio.wait_for(life.reflector.relist(), 1000)
         assert life.sink.calls[-1] == "all 30: c"
         assert life.source.calls == [STREAM, (20, "STREAM ''"), (20, "STREAM ''")]
 

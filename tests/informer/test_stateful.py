@@ -40,7 +40,7 @@ T = TypeVar("T")
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 SPACES = st.sampled_from(["n1", "n2"])
 TIMEOUTS = st.sampled_from(["1m", "2m", "5m30s", "1", "", 5, None])
-GOOD = ("1m", "2m", "5m30s", 5, None)
+GOOD = ("1m", "2m", "5m30s", None)
 
 
 @define

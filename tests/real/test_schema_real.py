@@ -29,12 +29,23 @@ async def verdict(cluster: Cluster, resource: Resource, namespace: str, spec: An
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }
-    try:
-        await cluster.request("POST", f"{resource.path(namespace)}?dryRun=All", body)
-    except ApiException as error:
-        assert error.status == 422, error.reason
-        return refused_fields(json.loads(error.reason)["details"]["causes"])
-    return []
+    causes = await create_dry(cluster, resource, namespace, body)
+    return [] if causes is None else refused_fields(causes)
+
+
+async def create_dry(cluster: Cluster, resource: Resource, namespace: str, body: Any) -> list[dict[str, str]] | None:
+    """The causes of a 422, None when the object is fine. Just after a CRD has changed the server may answer 503."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await cluster.request("POST", f"{resource.path(namespace)}?dryRun=All", body)
+            except ApiException as error:
+                if error.status != 503:
+                    assert error.status == 422, error.reason
+                    return json.loads(error.reason)["details"]["causes"]
+                await asyncio.sleep(0.1)
+            else:
+                return None
 
 
 def refused_fields(causes: list[dict[str, str]]) -> list[str]:

@@ -1,0 +1,68 @@
+"""One request through the caller's client, which is kubernetes-asyncio's `ApiClient` or the official package's `kubernetes.aio`.
+
+The two differ in one thing only: the official client serialises a request before it takes it, and wraps the response.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+AUTH = ("BearerToken",)
+
+
+def require_async(api: Any) -> None:
+    """Refuse the official package's other client at once, and not with its first request.
+
+    Raises:
+        TypeError: it blocks.
+    """
+    serialize = getattr(api, "param_serialize", None)
+    if serialize is not None and not inspect.iscoroutinefunction(serialize):
+        raise TypeError(
+            f"{type(api).__module__}.{type(api).__qualname__} blocks the event loop; use kubernetes.aio.client.ApiClient"
+            " of the same package, or kubernetes_asyncio.client.ApiClient"
+        )
+
+
+async def send(
+    api: Any,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    timeout: Any,  # noqa: ASYNC109 - handed to the client, which then closes the connection as well
+    body: Any = None,
+) -> Any:
+    """The aiohttp response whatever its status, unread; it is the caller's to release or close.
+
+    Args:
+        api: the client.
+        method: `GET`, `POST` ….
+        path: from the server's root, its parts quoted.
+        query: plain text; the client quotes it.
+        headers: beside those of the client.
+        timeout: an `aiohttp.ClientTimeout`, or seconds for the whole request.
+        body: what is sent as JSON.
+    """
+    request: dict[str, Any] = {
+        "query_params": list(query.items()),
+        "header_params": dict(headers),
+        "body": body,
+        "auth_settings": list(AUTH),
+    }
+    if not hasattr(api, "param_serialize"):
+        return await api.call_api(path, method, **request, _preload_content=False, _request_timeout=timeout)
+    wrapped = await api.call_api(*await api.param_serialize(method, path, **request), _request_timeout=timeout)
+    return wrapped.response
+
+
+def refusal(error: BaseException) -> tuple[int, Mapping[str, str]] | None:
+    """Status and headers, if this is an answer that a client raised instead of returning it; None for anything else.
+
+    The official client does so after retries of its own, which `configuration.client_go_retries` switches on.
+    """
+    status = getattr(error, "status", None)
+    return (status, getattr(error, "headers", None) or {}) if isinstance(status, int) and status else None

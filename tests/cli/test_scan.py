@@ -1,0 +1,318 @@
+"""`python -m informer scan`: what is found, in which form, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from informer.testing import FakeApiServer, faults, match
+from tests.cli.conftest import CRDS, NODEPOOLS, PODS, Cli, pool
+
+CHECK = ("--check", "duration:spec.nodeDrainTimeout")
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "nodepools.hypershift.openshift.io"},
+    "spec": {
+        "group": "hypershift.openshift.io",
+        "scope": "Namespaced",
+        "names": {"plural": "nodepools", "kind": "NodePool"},
+        "versions": [
+            {
+                "name": "v1beta1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "nodeDrainTimeout": {"type": "string"},
+                                    "replicas": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]},
+                                },
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+
+pytestmark = pytest.mark.usefixtures("kubeconfig")
+
+
+async def test_clean(server: FakeApiServer, cli: Cli) -> None:
+    """When nothing is bad, it should say how much it has looked at, and return 0."""
+    server.create(NODEPOOLS, pool("a"))
+    server.create(NODEPOOLS, pool("b", namespace="elsewhere"))
+    found = await cli("scan", "nodepools", "-A", *CHECK)
+    assert found.code == 0
+    assert found.out == (
+        "2 objects of nodepools.v1beta1.hypershift.openshift.io in the whole cluster, none of them bad\n"
+    )
+    assert found.err == ""
+
+
+async def test_bad(server: FakeApiServer, cli: Cli) -> None:
+    """When objects are bad, each should be listed with field, value, reason and command, and the code should be 1."""
+    server.create(NODEPOOLS, pool("good"))
+    server.create(NODEPOOLS, pool("bad", "1"))
+    server.create(NODEPOOLS, pool("dying", "", finalizers=["a/b"]))
+    server.delete(NODEPOOLS, "dying", namespace="clusters")
+    found = await cli("scan", "nodepools", "-A", *CHECK)
+    assert found.code == 1
+    lines = found.out.splitlines()
+    assert lines[0].split() == ["NAMESPACE", "NAME", "FIELD", "VALUE", "REASON"]
+    assert lines[1].split()[:4] == ["clusters", "bad", "spec.nodeDrainTimeout", '"1"']
+    assert lines[1].endswith("not a duration: missing unit (expected: duration, e.g. 10m)")
+    assert lines[2].startswith("clusters    dying (terminating)   spec.nodeDrainTimeout")
+    commands = [shlex.split(line) for line in lines if line.startswith("  kubectl ")]
+    assert [words[3] for words in commands] == ["bad", "dying"]
+    assert "  clusters/dying is being deleted, and its finalizers wait for somebody who can read it" in lines
+    assert lines[-1] == (
+        "2 of 3 objects of nodepools.v1beta1.hypershift.openshift.io in the whole cluster cannot be read as asked"
+    )
+    assert "\x1b" not in found.out
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_for_programs(server: FakeApiServer, cli: Cli, output: str) -> None:
+    """When a program asks, it should get the whole report as JSON or YAML and nothing else on stdout."""
+    server.create(NODEPOOLS, pool("good"))
+    server.create(NODEPOOLS, pool("bad", "1"))
+    found = await cli("scan", "nodepools", "-n", "clusters", *CHECK, "-o", output)
+    report = json.loads(found.out) if output == "json" else yaml.safe_load(found.out)
+    (bad,) = report.pop("bad")
+    assert report == {
+        "resource": "nodepools.v1beta1.hypershift.openshift.io",
+        "kind": "NodePool",
+        "namespace": "clusters",
+        "checked": 2,
+        "unidentifiable": 0,
+    }
+    assert (bad["namespace"], bad["name"], bad["terminating"], bad["note"]) == ("clusters", "bad", False, "")
+    assert bad["uid"] == server.get(NODEPOOLS, "bad", namespace="clusters")["metadata"]["uid"]
+    assert bad["problems"] == [
+        {
+            "field": "spec.nodeDrainTimeout",
+            "path": ["spec", "nodeDrainTimeout"],
+            "value": '"1"',
+            "reason": "not a duration: missing unit",
+            "expected": "duration, e.g. 10m",
+        }
+    ]
+    assert shlex.split(bad["commands"][0])[:4] == [
+        "kubectl",
+        "patch",
+        "nodepools.v1beta1.hypershift.openshift.io",
+        "bad",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ((), ["in-default"]),
+        (("-n", "clusters"), ["a", "b"]),
+        (("-A",), ["a", "b", "in-default"]),
+        (("-n", "clusters", "-l", "team=x"), ["b"]),
+        (("-A", "--field-selector", "metadata.name=a"), ["a"]),
+    ],
+    ids=["context's namespace", "-n", "-A", "-l", "--field-selector"],
+)
+async def test_scope(server: FakeApiServer, cli: Cli, options: tuple[str, ...], names: list[str]) -> None:
+    """When a scope is given, only what lies in it should be looked at."""
+    server.create(NODEPOOLS, pool("a", "1"))
+    server.create(NODEPOOLS, pool("b", "1", labels={"team": "x"}))
+    server.create(NODEPOOLS, pool("in-default", "1", "default"))
+    found = await cli("scan", "nodepools", *options, *CHECK, "-o", "json")
+    assert sorted(bad["name"] for bad in json.loads(found.out)["bad"]) == names
+
+
+async def test_cluster_scoped(server: FakeApiServer, cli: Cli) -> None:
+    """When a resource is cluster-scoped, a namespace should be ignored, as kubectl ignores it."""
+    found = await cli("scan", "nodes", "-n", "clusters", "--check", "quantity:status.capacity[*]", "-o", "json")
+    assert (found.code, json.loads(found.out)["namespace"]) == (0, None)
+
+
+async def test_unreadable_and_unidentifiable(server: FakeApiServer, cli: Cli) -> None:
+    """When bytes are no text, or an item has no key, that should be found without any check."""
+    server.put_raw(PODS, "a", b'{"metadata":{"name":"a","namespace":"default","uid":"u"},"spec":"\xff"}')
+    server.put_raw(PODS, "b", b'{"metadata":null}')
+    found = await cli("scan", "pods", "-A")
+    assert found.code == 1
+    assert "invalid UTF-8" in found.out
+    assert "no fix command for 1 of 1 problems" in found.out
+    assert "1 item without a usable key besides" in found.out
+    assert "nothing was asked of the objects but that they are JSON" in found.err
+
+
+async def test_secret_values_stay_secret(server: FakeApiServer, cli: Cli) -> None:
+    """When Secrets are scanned, no value should be printed."""
+    from informer import Resource
+
+    secrets = Resource("", "v1", "secrets", kind="Secret")
+    server.add_resource(secrets)
+    server.create(secrets, {"metadata": {"name": "s"}, "data": {"timeout": "hunter2"}})
+    for output in ("table", "json", "yaml"):
+        found = await cli("scan", "secrets", "--check", "duration:data.timeout", "-o", output)
+        assert found.code == 1
+        assert "hunter2" not in found.out + found.err
+
+
+async def test_a_misspelt_field(server: FakeApiServer, cli: Cli) -> None:
+    """When no object has the field of a check, that should be said: a misspelt one would make everything look clean."""
+    server.create(NODEPOOLS, pool("a", "1"))
+    found = await cli("scan", "nodepools", "-A", "--check", "duration:spec.nodeDrainTimout", *CHECK)
+    assert found.code == 1
+    assert found.err == "note: no object has a field spec.nodeDrainTimout; if that is a surprise, check its spelling\n"
+
+
+async def test_many_pages(server: FakeApiServer, cli: Cli) -> None:
+    """When the list comes in pages, all of them should be read, and a page that has expired should begin it anew."""
+    for number in range(1200):
+        server.create(NODEPOOLS, pool(f"p-{number}", "1" if number % 100 == 7 else "1h"))
+    server.faults.add(
+        match("list", NODEPOOLS, when=lambda request: "continue" in request.query),
+        faults.status_answer(410, "Expired", "The provided continue parameter is too old"),
+    )
+    found = await cli("scan", "nodepools", "-A", *CHECK, "-o", "json")
+    report = json.loads(found.out)
+    assert (found.code, report["checked"], len(report["bad"])) == (1, 1200, 12)
+    assert len(server.lists(NODEPOOLS)) == 2 + 3
+
+
+async def test_schema_of_the_cluster(server: FakeApiServer, cli: Cli) -> None:
+    """When the CRD of the cluster is the judge, what it refuses should be found, and what is not judged should be named."""
+    server.create(CRDS, CRD)
+    server.create(NODEPOOLS, {"metadata": {"name": "a"}, "spec": {"nodeDrainTimeout": 5, "replicas": "3"}})
+    found = await cli("scan", "nodepools", "--crd-schema", "-o", "json")
+    assert found.code == 1
+    (bad,) = json.loads(found.out)["bad"]
+    assert [problem["field"] for problem in bad["problems"]] == ["spec.nodeDrainTimeout", "spec.replicas"]
+    assert found.err.startswith("note: 1 parts of the schema were not judged: v1beta1: spec.replicas: 1 CEL rule")
+
+
+async def test_schema_in_a_file(server: FakeApiServer, cli: Cli, tmp_path: Path) -> None:
+    """When the CRD is a file, such as the next version's, the cluster's own should not be asked for."""
+    server.create(NODEPOOLS, {"metadata": {"name": "a"}, "spec": {"nodeDrainTimeout": 5}})
+    file = tmp_path / "crd.yaml"
+    file.write_text(f"kind: Other\n---\n{yaml.safe_dump(CRD)}")
+    found = await cli("scan", "nodepools", "--crd-file", str(file))
+    assert found.code == 1
+    assert "an integer, not a string" in found.out
+    assert server.lists(CRDS) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read"),
+        ("a: [", "cannot read"),
+        ("kind: Pod", "holds 0 CustomResourceDefinitions; give a file with one"),
+        (yaml.safe_dump({**CRD, "spec": {"names": {"plural": "x"}}}), "is not that of nodepools.v1beta1"),
+        (
+            yaml.safe_dump({**CRD, "spec": {**CRD["spec"], "versions": []}}),  # type: ignore[dict-item]
+            "has no spec.versions",
+        ),
+    ],
+    ids=["missing", "broken", "no CRD", "another CRD", "no versions"],
+)
+async def test_no_schema_in_a_file(cli: Cli, tmp_path: Path, content: str | None, message: str) -> None:
+    """When the file is no CRD of the resource, one line should say so."""
+    file = tmp_path / "crd.yaml"
+    if content is not None:
+        file.write_text(content)
+    assert message in (await cli("scan", "nodepools", "--crd-file", str(file))).error
+
+
+async def test_no_schema_in_the_cluster(cli: Cli) -> None:
+    """When a resource has no CRD, one line should say so and name the other way."""
+    assert "has no CRD; use --check" in (await cli("scan", "pods", "--crd-schema")).error
+    assert "has no CRD nodepools" in (await cli("scan", "nodepools", "--crd-schema")).error
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (faults.status_answer(403, "Forbidden", "nodepools is forbidden"), "403 Forbidden: list nodepools"),
+        (faults.status_answer(401, "Unauthorized", "Unauthorized"), "log in again"),
+        (faults.status_answer(503, "ServiceUnavailable", "starting"), "try again in a minute"),
+        (faults.status_answer(500, "InternalError", "etcd is gone"), "etcd is gone"),
+        (faults.Answer(200, "<html>Log in</html>", content_type="text/html"), "really a Kubernetes API server"),
+        (faults.Answer(200, b"\x1b[31m not json \x00"), "no JSON list"),
+        (faults.Answer(200, {"kind": "Status", "status": "Failure", "code": 500, "message": "x"}), "500"),
+        (faults.NoAnswer(), "cannot reach"),
+        (faults.Cut(after_bytes=5), "cannot reach"),
+    ],
+    ids=["403", "401", "503", "500", "login page", "bytes", "a Status with 200", "silence", "cut off"],
+)
+async def test_refused(server: FakeApiServer, cli: Cli, fault: faults.Fault, message: str) -> None:
+    """When the server refuses the list, or answers nonsense, or nothing, one line should say so, with the next step."""
+    server.create(NODEPOOLS, pool("a"))
+    server.faults.add(match("list", NODEPOOLS), fault, times=None)
+    error = (await cli("scan", "nodepools", "-A", *CHECK)).error
+    assert message in error
+    assert error.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "required"),
+        (("scan",), "RESOURCE"),
+        (("scan", "nodepools", "--check", "duration"), "no check; write KIND:FIELD"),
+        (("scan", "nodepools", "--check", "time:spec.a"), "kinds are duration, quantity, int-or-string, timestamp"),
+        (("scan", "nodepools", "--check", "duration:spec..a"), "no path of a field"),
+        (("scan", "nodepools", "-A", "-n", "a"), "not allowed with"),
+        (("scan", "nodepools", "-n", ""), "needs the name of a namespace"),
+        (("scan", "nodepools", "-o", "xml"), "invalid choice"),
+        (("scan", "nodepools", "--print-rules"), "needs at least one --check"),
+        (("scan", "nodepools", "--crd-schema", "--crd-file", "x"), "not allowed with"),
+        (("watch", "nodepools", "--seconds", "nan"), "must be a number of seconds"),
+        (("demo", "--resource", "nodepools"), "does not name a resource"),
+        (("fly",), "invalid choice"),
+    ],
+    ids=str,
+)
+async def test_usage(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
+    """When the arguments are wrong, one line should say what is wrong, and the code should be 2."""
+    assert message in (await cli(*arguments)).error
+
+
+async def test_print_rules(server: FakeApiServer, cli: Cli) -> None:
+    """When rules are printed, they should be YAML that can be applied: for the CRD, and as a policy; nothing is scanned."""
+    server.create(CRDS, CRD)
+    found = await cli("scan", "nodepools", *CHECK, "--print-rules")
+    assert (found.code, found.err, server.lists(NODEPOOLS)) == (0, "", [])
+    crd, policy, binding = yaml.safe_load_all(found.out)
+    field = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    (rule,) = field["nodeDrainTimeout"]["x-kubernetes-validations"]
+    assert rule["message"] == "spec.nodeDrainTimeout must be a duration, e.g. 10m"
+    assert rule["rule"].endswith("&& duration(self) == duration(self)")
+    command = next(line for line in found.out.splitlines() if "kubectl patch crd" in line)
+    words = shlex.split(command.lstrip("# "))
+    patch = json.loads(words[words.index("-p") + 1])
+    assert patch[0] == {"op": "test", "path": "/spec/versions/0/name", "value": "v1beta1"}
+    assert patch[1]["value"] == [rule]
+    assert (policy["kind"], policy["apiVersion"]) == (
+        "ValidatingAdmissionPolicy",
+        "admissionregistration.k8s.io/v1",
+    )
+    assert policy["spec"]["matchConstraints"]["resourceRules"][0]["resources"] == ["nodepools"]
+    assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+async def test_no_rules(server: FakeApiServer, cli: Cli) -> None:
+    """When no check can be a rule, one line should say why."""
+    server.create(CRDS, CRD)
+    arguments = ("scan", "nodepools", "--print-rules", "--check")
+    assert "the schema has no field x: the server drops it" in (await cli(*arguments, "duration:spec.x")).error
+    assert "which no duration is" in (await cli(*arguments, "duration:spec.replicas")).error
