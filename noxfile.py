@@ -32,21 +32,21 @@ def _pytest(session: nox.Session, *arguments: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests that need no server, on the running Python."""
-    _install(session, "tests", "types")
+    _install(session, "tests", "types", "clients")
     _pytest(session, "-m", "not real")
 
 
 @nox.session(python=OTHERS, tags=["all-pythons"])
 def tests_on(session: nox.Session) -> None:
     """The same on the other supported Pythons, where installed."""
-    _install(session, "tests", "types")
+    _install(session, "tests", "types", "clients")
     _pytest(session, "-m", "not real")
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The same tests, and which lines they reach."""
-    _install(session, "tests", "types")
+    _install(session, "tests", "types", "clients")
     session.run("coverage", "run", "-m", "pytest", "-m", "not real", *session.posargs)
     session.run("coverage", "report", "--skip-covered", "--show-missing")
 
@@ -56,7 +56,7 @@ def real(session: nox.Session) -> None:
     """The tests against real API servers: INFORMER_TEST_KUBECONFIGS names their kubeconfigs, as PATH names directories."""
     if not os.environ.get("INFORMER_TEST_KUBECONFIGS"):
         session.error("INFORMER_TEST_KUBECONFIGS names no kubeconfig; every test would be skipped")
-    _install(session, "tests", "types")
+    _install(session, "tests", "types", "clients")
     _pytest(session, "-m", "real", "tests/real")
 
 

@@ -128,8 +128,8 @@ class Course:
             if status in {400, 405, 422}:
                 self.stop_streaming(f"the server refuses streaming lists: {error}")
                 return Next(Phase.LIST)
-            # Who may list but not watch must not be shut out by the way of asking.
-            return Next(Phase.LIST if status == 403 else self.complete_list, error)
+            # Who may list but not watch must not be shut out by the way of asking, nor a server that trips over it.
+            return Next(Phase.LIST if status in {403, 500, 501} else self.complete_list, error)
         if isinstance(error, StreamBrokenError | ItemTooLargeError):
             return Next(self.complete_list, error)  # an event was lost, and from the same version it would be again
         if isinstance(error, ApiError) and error.reason == "StorageReadError":

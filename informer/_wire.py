@@ -7,11 +7,13 @@ check in members it skips (UTF-8), or refuses for the whole page (`NaN`, lone su
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import force_setattr
 
 from informer import _scan
 
@@ -35,15 +37,22 @@ class OwnerReference(Struct, gc=False, frozen=True):
 
 
 class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
-    """The part of an object's metadata that caches and controllers ask for. Absent and null read as empty."""
+    """The part of an object's metadata that caches and controllers ask for. Absent and null read as empty.
+
+    It is kept and handed to every reader, so nothing in it can be changed.
+    """
 
     generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    finalizers: Sequence[str] = ()
-    owner_references: Sequence[OwnerReference] = ()
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "labels", MappingProxyType(self.labels))
+        force_setattr(self, "annotations", MappingProxyType(self.annotations))
 
 
 class Head(Struct, gc=False, rename="camel"):

@@ -219,7 +219,7 @@ async def test_schema_in_a_file(server: FakeApiServer, cli: Cli, tmp_path: Path)
         ("kind: Pod", "holds 0 CustomResourceDefinitions; give a file with one"),
         (yaml.safe_dump({**CRD, "spec": {"names": {"plural": "x"}}}), "is not that of nodepools.v1beta1"),
         (
-            yaml.safe_dump({**CRD, "spec": {**CRD["spec"], "versions": []}}),  # type: ignore[dict-item]
+            yaml.safe_dump({**CRD, "spec": {**CRD["spec"], "versions": []}}),
             "has no spec.versions",
         ),
     ],

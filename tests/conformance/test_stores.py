@@ -150,7 +150,7 @@ async def test_get_and_list(resource: Resource) -> None:
 @pytest.mark.upstream(
     "mutation_detector_test.go, mutation_cache_test.go: MutationDetector",
     verdict="stricter",
-    reason="it is prevented, not detected: objects are immutable bytes, and each reader decodes a tree of his own (`metadata`, decoded once, is read-only for type checkers)",
+    reason="it is prevented, not detected: objects are immutable bytes, and each reader decodes a tree of his own; `metadata`, decoded once, is read-only",
 )
 @pytest.mark.upstream("controller-runtime: cache_test.go: deep copy unless disabled", verdict="same")
 async def test_readers_cannot_reach_each_other(source: FakeListerWatcher) -> None:
@@ -162,6 +162,9 @@ async def test_readers_cannot_reach_each_other(source: FakeListerWatcher) -> Non
         first.to_dict()["spec"]["n"].clear()
         with pytest.raises(AttributeError):
             first.raw = b"{}"
+        with pytest.raises(TypeError):
+            first.metadata.labels["x"] = "z"
+        assert first.metadata.finalizers == ()
         again = informer.lister.get("a", namespace="default")
         assert again is first
         assert again["spec"] == again.to_dict()["spec"] == {"n": [1]}

@@ -81,7 +81,7 @@ def test_it_changes_nothing() -> None:
 def test_metadata_is_not_its_business() -> None:
     """When the schema constrains metadata, apiVersion or kind, nothing should be reported: the server has rules for these."""
     made = crd(SPEC_SCHEMA)
-    root = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]  # type: ignore[index]
+    root = made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     root["required"] = ["metadata", "spec", "kind"]
     root["properties"]["metadata"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 0}}}
     check = checks.schema(made)
@@ -92,8 +92,8 @@ def test_metadata_is_not_its_business() -> None:
 def test_versions() -> None:
     """When a CRD has several versions, each object should be judged by its own; without one, by the stored one."""
     made = crd({"type": "object", "properties": {"f": TEXT}})
-    other = crd({"type": "object", "properties": {"f": {"type": "integer"}}}, version="v2")["spec"]["versions"][0]  # type: ignore[index]
-    made["spec"]["versions"] = [other | {"storage": False}, *made["spec"]["versions"]]  # type: ignore[index]
+    other = crd({"type": "object", "properties": {"f": {"type": "integer"}}}, version="v2")["spec"]["versions"][0]
+    made["spec"]["versions"] = [other | {"storage": False}, *made["spec"]["versions"]]
     check = checks.schema(made)
     assert [problem.reason for problem in check(obj({"f": 1}))] == ["an integer, not a string"]
     assert list(check(obj({"f": 1}, version="v2"))) == []
@@ -133,14 +133,14 @@ def test_what_is_not_judged_is_named() -> None:
         ([], "expected a CustomResourceDefinition, got list"),
         ({"metadata": {"name": "x"}, "spec": {"version": "v1"}}, "x has no spec.versions"),
         ({"metadata": {"name": "x"}, "spec": {"versions": [{"name": "v1"}]}}, "version v1 .* has no openAPIV3Schema"),
-        (crd({"type": "object", "properties": {"a": 5}}), "the schema at spec.a is int"),  # type: ignore[dict-item]
+        (crd({"type": "object", "properties": {"a": 5}}), "the schema at spec.a is int"),
     ],
     ids=["another kind", "a list", "v1beta1", "no schema", "a broken schema"],
 )
 def test_no_crd(document: object, message: str) -> None:
     """When what is given is no CRD with a schema, the error should say what is wrong with it."""
     with pytest.raises(ValueError, match=message):
-        checks.schema(document)  # type: ignore[arg-type]
+        checks.schema(document)
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*SPEC_SCHEMA["properties"], "unknown"]), JSON, max_size=6))  # type: ignore[misc]
+@given(st.dictionaries(st.sampled_from([*SPEC_SCHEMA["properties"], "unknown"]), JSON, max_size=6))
 def test_any_object_is_judged(spec: dict[str, object]) -> None:
     """When a field holds anything that JSON can hold, it should be judged without an exception, and always the same way."""
     first = list(EVERYTHING(obj(spec)))

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from informer import ApiError, ApiListerWatcher, InformerFactory, KubeObject, ListOptions, Resource, WatchOptions, checks
+from informer import (
+    ApiError,
+    ApiListerWatcher,
+    InformerFactory,
+    KubeObject,
+    ListOptions,
+    Resource,
+    WatchOptions,
+    checks,
+)
 from informer._client import refusal, require_async, send
 from informer.testing import End, FakeApiServer, faults, match
 from tests.clients import CLIENTS, open_client
@@ -162,7 +171,9 @@ async def test_a_post_is_sent_once(client: str, server: FakeApiServer) -> None:
     server.faults.add(match(), faults.Answer(503, "busy"), times=None)
     async with open_client(client, server.url, retries=3) as api:
         body: dict[str, Any] = {"metadata": {"name": "a"}}
-        response = await send(api, "POST", WIDGETS.path("x"), query={"dryRun": "All"}, headers={}, timeout=30, body=body)
+        response = await send(
+            api, "POST", WIDGETS.path("x"), query={"dryRun": "All"}, headers={}, timeout=30, body=body
+        )
         assert (response.status, await response.read()) == (503, b"busy")
     (request,) = server.requests
     assert (request.verb, request.query) == ("create", {"dryRun": "All"})

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from attrs import define, field, frozen
 from kubernetes_asyncio.client import ApiClient, ApiException
-from kubernetes_asyncio.config import new_client_from_config
 
 from informer import Resource
+from tests.clients import open_configured
 
 CRDS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", kind="CustomResourceDefinition", namespaced=False
@@ -55,12 +55,12 @@ class Cluster:
     kubeconfig: Path
     serves_core: bool
     client: ApiClient
-    _clients: list[ApiClient] = field(factory=list, init=False)
+    _clients: list[Any] = field(factory=list, init=False)
     _made: list[tuple[Resource, str]] = field(factory=list, init=False)
 
-    async def api_client(self, context: str | None = None) -> ApiClient:
-        """A client of its own, for another context or to be cut off; closed at the end of the test."""
-        made = await new_client_from_config(str(self.kubeconfig), context, persist_config=False)
+    async def api_client(self, context: str | None = None, *, package: str = "kubernetes_asyncio") -> Any:
+        """A client of its own, for another context, of another package or to be cut off; closed at the end of the test."""
+        made = await open_configured(package, str(self.kubeconfig), context)
         self._clients.append(made)
         return made
 
