@@ -42,6 +42,7 @@ from informer.listerwatcher import (
 )
 from informer.objects import KubeObject, ObjectMeta, OwnerReference
 from informer.options import InformerOptions
+from informer.probes import liveness, readiness
 from informer.problems import Path, Problem, QuarantinedObject
 from informer.resource import Resource
 from informer.shared import SharedInformer
@@ -95,5 +96,7 @@ __all__ = [
     "WatchOptions",
     "Withheld",
     "checks",
+    "liveness",
+    "readiness",
     "scan",
 ]

@@ -12,16 +12,17 @@ import random
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, Literal, TypeVar
 
-from attrs import define, evolve
+from attrs import define
 
-from informer._course import PAGE_SIZE, Course, Next, Phase
+from informer._course import Course, Next, Phase
+from informer._paging import complete_list
 from informer._silence import Silence
 from informer._sink import Collected, Sink, SinkError, sinking
 from informer._slices import Slices
 from informer.backoff import Backoff, Limiter
 from informer.errors import ApiError, InformerError
 from informer.health import Pulse
-from informer.listerwatcher import Bookmark, Deleted, Event, ListerWatcher, ListOptions, WatchOptions
+from informer.listerwatcher import Bookmark, Deleted, Event, ListerWatcher, ListOptions, Page, WatchOptions
 from informer.metrics import Recorder
 from informer.problems import excerpt
 from informer.resource import Resource
@@ -35,10 +36,6 @@ WATCH_TIMEOUT = 300.0
 MARK_SILENCE = {"list": 60.0, "stream": 60.0, "auto": 10.0}
 """Seconds without an event after which a streaming list is taken for one that will never be marked complete; `auto` starts
 sooner on a server that cannot stream."""
-
-
-class _TokenExpiredError(Exception):
-    """The snapshot behind a continue token is gone."""
 
 
 @define(eq=False)
@@ -186,53 +183,19 @@ class Reflector(Generic[T]):
     async def _list(self) -> Next:
         waiting, self._relists = self._relists, []
         try:
-            collected, version = await self._complete_list()
+            collected, version = await complete_list(
+                self._source, self._sink, self._course.list_options(), self._limiter, self._page_came
+            )
             await self._publish(collected, version, waiting)
         except BaseException:
             self._relists += waiting
             raise
         return Next(Phase.WATCH)
 
-    async def _complete_list(self) -> tuple[Collected[T], str]:
-        """All pages of one snapshot.
-
-        When a token's snapshot was compacted away, pages of two snapshots must not be mixed: deletes between them would be
-        lost. So all of it again, the second time in one answer, or a compaction every second would starve us.
-        """
-        first = self._course.list_options()
-        for options in (first, evolve(first, resource_version="", limit=PAGE_SIZE)):
-            collected = self._sink.collect()
-            try:
-                return collected, await self._pages(collected, options)
-            except _TokenExpiredError as error:
-                _log.info("%s: listing again from the start: %s", self._course.name, error)
-            await self._limiter.wait()
-        collected = self._sink.collect()
-        return collected, await self._pages(collected, evolve(first, resource_version="", limit=None))
-
-    async def _pages(self, collected: Collected[T], options: ListOptions) -> str:
-        """All pages of one LIST. Returns its version, which the first page tells."""
-        slices = Slices()
-        version = None
-        while True:
-            try:
-                page = await self._source.list(options)
-            except ApiError as error:
-                if error.expired and options.continue_token and options.limit is not None:
-                    raise _TokenExpiredError(str(error)) from error
-                raise
-            self._pulse.contact()
-            version = page.resource_version if version is None else version
-            with sinking():
-                collected.unidentifiable += page.unidentifiable
-                for event in page.items:
-                    collected.add(event)
-                    if slices.due():
-                        await slices.breathe()
-            if not page.continue_token:
-                return version
-            self._course.paged = self._course.paged or not self._course.synced
-            options = ListOptions(limit=options.limit, continue_token=page.continue_token)
+    def _page_came(self, page: Page[T]) -> None:
+        self._pulse.contact()
+        if page.continue_token and not self._course.synced:
+            self._course.paged = True
 
     async def _publish(self, collected: Collected[T], version: str, waiting: list[asyncio.Future[None]]) -> None:
         if not version:  # and no watch without a version: it would miss the deletes between the two

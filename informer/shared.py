@@ -24,6 +24,7 @@ from informer.listerwatcher import WATCH_GRACE, ListerWatcher
 from informer.options import InformerOptions
 from informer.problems import QuarantinedObject
 from informer.reflector import WATCH_TIMEOUT, Reflector, describe
+from informer.resource import Resource
 
 T = TypeVar("T")
 
@@ -284,6 +285,11 @@ class SharedInformer(Generic[T]):
         await self._reflector.relist()
 
     # ------------------------------------------------------------------ health
+
+    @property
+    def resource(self) -> Resource:
+        """What is followed."""
+        return self._source.resource
 
     @property
     def size(self) -> int:

@@ -15,7 +15,7 @@ from informer.degraded.schema import SchemaCheck
 from informer.objects import KubeObject
 from informer.problems import DURATION, INT_OR_STRING, QUANTITY, TIMESTAMP, Problem
 
-__all__ = ["Check", "FieldCheck", "duration", "int_or_string", "quantity", "schema", "timestamp"]
+__all__ = ["Check", "FieldCheck", "SchemaCheck", "duration", "int_or_string", "quantity", "schema", "timestamp"]
 
 
 class Check(Protocol):

@@ -126,16 +126,26 @@ async def test_nothing_is_published_without_the_mark() -> None:
 @pytest.mark.upstream(
     "reflector_watchlist_test.go: WatchList: any error falls back",
     verdict="different",
-    reason="a broken connection or a 5xx says nothing about streaming lists, and a LIST costs a struggling server most: it is asked for again as a stream, with backoff; two streams that end without the mark lead to LIST, for good",
+    reason="a broken connection or an overload (429, 503, 504) says nothing about streaming lists, and a LIST costs a struggling server most: it is asked for again as a stream, with backoff; 403 and 500 lead to a LIST that time, two streams that end without the mark to LIST for good",
 )
 async def test_errors_of_a_streaming_list() -> None:
-    """When a streaming list is refused with 500, it should be asked for again; when two break, a LIST should follow."""
-    refused = ApiError("x", status=500, reason="InternalError")
+    """When a streaming list is refused with 503, it should be asked for again; when two break, a LIST should follow."""
+    refused = ApiError("x", status=503, reason="ServiceUnavailable")
     source = Scripted([page("1", *pods("p1"))], [refused, [BROKEN], [BROKEN], [pod("p2", "2"), 1.0, BROKEN]])
     async with following(source, initial_list="stream") as (informer, _):
         assert source.asked == [*["STREAM rv="] * 3, "LIST rv=0 limit=500", "WATCH rv=1"]
         await asyncio.sleep(30)
         assert source.asked[5:] == ["LIST rv=2", "WATCH rv=1"]
+        assert names(informer) == ["p1"]
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_server_that_trips_over_streaming_lists(status: int) -> None:
+    """When a streaming list is refused with 403 or 500, the sync should be reached with a LIST, after a delay."""
+    source = Scripted([page("1", *pods("p1"))], [ApiError("x", status=status), [SILENCE]])
+    async with following(source, initial_list="stream") as (informer, _):
+        await asyncio.sleep(1)
+        assert source.asked == ["STREAM rv=", "LIST rv=0 limit=500", "WATCH rv=1"]
         assert names(informer) == ["p1"]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -40,8 +40,6 @@ WRITES = [
     step("remove", NAMES, st.just(True)),
 ]
 TROUBLE = [
-    HIT,
-    HIT,
     step("stop"),
     step("start"),
     step("compact"),
@@ -67,7 +65,8 @@ HANDLERS = [
     step("relist"),
 ]
 WAIT = step("wait", st.sampled_from([0.0, 0.5, 3.0, 20.0, 70.0, 700.0]))
-STEPS = st.one_of(st.one_of(WRITES), st.one_of(TROUBLE), st.one_of(HANDLERS), WAIT, WAIT)
+GROUPS = [HIT, HIT, HIT, st.one_of(WRITES), st.one_of(WRITES), st.one_of(TROUBLE), st.one_of(TROUBLE), st.one_of(HANDLERS), WAIT, WAIT]  # fmt: skip
+STEPS = st.sampled_from(GROUPS).flatmap(lambda group: group)  # a `one_of` of them would weigh all steps alike
 MODES = st.builds(
     Mode,
     initial_list=st.sampled_from(["list", "stream", "auto"]),
@@ -111,6 +110,22 @@ def test_any_schedule(mode: Mode, steps: list[Step]) -> None:
         raise
 
 
+@pytest.mark.parametrize("initial_list", ["list", "stream"])
+async def test_every_fault(initial_list: Literal["list", "stream"]) -> None:
+    """When every fault there is has come one after the other, more often than the limiter's burst, it should be as above."""
+    steps = []
+    for number, fault in enumerate(sorted(set(FAULTS) - {"deaf"})):
+        name = "abcdefgh"[number % 8]
+        steps += [Step("put", (name, ["good", "bad", "broken"][number % 3])), Step("hit", ("watch", fault, 8))]
+        steps += [
+            Step("wait", (100.0,)),
+            Step("hit", ("list", fault, 3)),
+            Step("recreate", (name,)),
+            Step("wait", (400.0,)),
+        ]
+    await perform(Mode(initial_list=initial_list), steps)
+
+
 SCHEDULE = [
     Step("put", ("c", "bad")),
     Step("hit", ("watch", "429", 2)),
@@ -151,7 +166,7 @@ def test_every_fault_is_used() -> None:
         "forget",
     }
     used = set()
-    for strategy in [*WRITES, *TROUBLE, *HANDLERS, WAIT]:
+    for strategy in [HIT, *WRITES, *TROUBLE, *HANDLERS, WAIT]:
         used.add(_first(strategy).name)
     assert methods == used
 

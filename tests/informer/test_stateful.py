@@ -240,11 +240,13 @@ class Histories(RuleBasedStateMachine):
 
     async def settled(self) -> None:
         """Wait until nothing is on its way any more; if that never comes, `compare` says what is wrong."""
-        for _ in range(1200):
+        for turn in range(150):
+            if any(follower.errors for follower in self.followers):
+                return
             handlers = [follower.handler for follower in self.followers]
             if self.in_step() and all(handler and handler.has_synced and not handler.backlog for handler in handlers):
                 return
-            await asyncio.sleep(1)
+            await asyncio.sleep(1 + turn // 10)
 
     def expected(self) -> tuple[dict[str, bytes], set[str]]:
         good, bad = {}, set()

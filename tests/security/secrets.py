@@ -37,7 +37,7 @@ def secret(name: str, version: str = "5", **more: Any) -> dict[str, Any]:
             "resourceVersion": version,
             "annotations": {last: json.dumps({"data": {"password": ENCODED}}), "note": PASSWORD},
         },
-        "data": {"password": ENCODED, PASSWORD: ENCODED},
+        "data": {"password": ENCODED, "user": ENCODED},  # the paths of problems may come out: no secret as a name
         "stringData": {"password": PASSWORD},
         "spec": {"timeout": PASSWORD},
         **more,

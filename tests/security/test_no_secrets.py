@@ -46,7 +46,7 @@ def status(message: str, code: int = 500) -> dict[str, Any]:
 
 
 GO = (
-    'couldn\'t decode: v1.Secret.Data: decode base64: illegal base64 data at input byte 0, error found in #10 byte of ...|'
+    "couldn't decode: v1.Secret.Data: decode base64: illegal base64 data at input byte 0, error found in #10 byte of ...|"
     f'"{PASSWORD}"}}|..., bigger context ...|{{"password":"{ENCODED}"|...'
 )
 WHOLE = to_bytes(secret("whole"))
@@ -75,16 +75,16 @@ WATCHES: dict[str, Fault] = {
     "half a line": Script(event("ADDED", secret("a"))[:-30], End.CLOSE),
     "no event": Script(WHOLE + b"\n"),
     "a Secret as a type": Script(to_bytes({"type": {"a": PASSWORD}, "object": secret("a")}) + b"\n"),
-    "a broken Secret": Script(event("ADDED", secret("a", extra=float("nan"))), End.STALL),
-    "a Secret without a name": Script(event("MODIFIED", {**secret("a"), "metadata": {"resourceVersion": "9"}}), End.STALL),
+    "a broken Secret": Script(event("ADDED", secret("a", extra=float("nan")))),
+    "a Secret without a name": Script(event("MODIFIED", {**secret("a"), "metadata": {"resourceVersion": "9"}})),
     "a Secret without anything": Script(event("MODIFIED", {**secret("a"), "metadata": {}})),
     "a deleted one without a key": Script(event("DELETED", {**secret("a"), "metadata": {}})),
-    "a deleted one that is broken": Script(event("DELETED", secret("a", extra=float("nan"))), End.STALL),
-    "a bad Secret": Script(event("ADDED", secret("a")), End.STALL),
-    "a bad Secret, terminating": Script(event("ADDED", secret("a", spec={"timeout": 5, PASSWORD: PASSWORD})), End.STALL),
+    "a deleted one that is broken": Script(event("DELETED", secret("a", extra=float("nan")))),
+    "a bad Secret": Script(event("ADDED", secret("a"))),
+    "a bad Secret, terminating": Script(event("ADDED", secret("a", spec={"timeout": 5, "x": PASSWORD}))),
     "an ERROR with what Go quotes": Script(event("ERROR", status(GO))),
     "an ERROR with a Secret": Script(event("ERROR", secret("a"))),
-    "a very large Secret": Script(event("ADDED", secret("a", filler="x" * 5000)), End.STALL),
+    "a very large Secret": Script(event("ADDED", secret("a", filler="x" * 5000))),
     "a very large Secret, data first": Script(
         b'{"type":"ADDED","object":' + DATA_FIRST[:-1] + b',"filler":"' + b"x" * 5000 + b'"}}\n', End.STALL
     ),
@@ -116,8 +116,14 @@ JUDGES: dict[str, dict[str, Any]] = {
 }
 
 
-async def follow(resource: Resource, outlet: Outlet, judge: dict[str, Any], prepare: Callable[[FakeApiServer], None]) -> None:
-    """Run an informer over planted Secrets for a quarter of an hour, and take all that comes out."""
+async def follow(
+    resource: Resource,
+    outlet: Outlet,
+    judge: dict[str, Any],
+    prepare: Callable[[FakeApiServer], object],
+    minutes: int = 10,
+) -> None:
+    """Run an informer over planted Secrets, and take all that comes out."""
     registry = CollectorRegistry()
     async with FakeApiServer([resource]) as server, server.api_client(token=TOKEN) as client:
         server.tokens = {TOKEN}
@@ -129,8 +135,8 @@ async def follow(resource: Resource, outlet: Outlet, judge: dict[str, Any], prep
         with logging_into(outlet, *LOGGERS), source.quarantine.subscribe(outlet.take):
             try:
                 async with informer:
-                    for _ in range(9):
-                        await asyncio.sleep(100)
+                    for _ in range(minutes // 5):
+                        await asyncio.sleep(300)
                         outlet.take(informer, informer.health, raw, source, source.quarantine, informer.lister)
                         for entry in source.quarantine.values():
                             outlet.take(entry, entry.problems, entry.summary, entry.metadata, entry.content)
@@ -161,25 +167,22 @@ async def test_judging(judge: str, resource: Resource):
     assert any("stored" in text and "cannot be read" in text for text in outlet.texts)  # it was named all the same
 
 
-@pytest.mark.parametrize("answer", LISTS)
-async def test_lists(answer: str):
-    """When a LIST of Secrets is answered by anything, neither a Secret nor the client's token should come out."""
+@pytest.mark.parametrize(("verb", "answers"), [("list", LISTS), ("watch", WATCHES)], ids=["list", "watch"])
+async def test_answers(verb: str, answers: dict[str, Fault]):
+    """When a request for Secrets is answered by anything, neither a Secret nor the client's token should come out."""
     outlet = Outlet()
-    await follow(
-        SECRETS, outlet, {"checks": []}, lambda server: server.faults.add(match("list"), LISTS[answer], times=3)
-    )
-    assert not outlet.leaks
-    assert outlet.texts
+    rules = []
 
+    def prepare(server: FakeApiServer) -> None:
+        # A list that is read ends the row of LISTs; what comes after a broken line or a relist comes in later ones.
+        for answer in answers.values():
+            rules.append(server.faults.add(match(verb), answer))
+            if verb == "list":
+                server.faults.add(match("watch"), faults.status_answer(410, "Expired", "list again"))
 
-@pytest.mark.parametrize("answer", WATCHES)
-async def test_watches(answer: str):
-    """When a watch of Secrets brings anything, neither a Secret nor the client's token should come out."""
-    outlet = Outlet()
-    judge = {"checks": [checks.duration("spec.timeout")]}
-    await follow(SECRETS, outlet, judge, lambda server: server.faults.add(match("watch"), WATCHES[answer], times=3))
+    await follow(SECRETS, outlet, {"checks": [checks.duration("spec.timeout")]}, prepare, minutes=60)
     assert not outlet.leaks
-    assert outlet.texts
+    assert [rule.hits for rule in rules] == [1] * len(answers)
 
 
 async def test_the_outlet_sees_a_leak():
