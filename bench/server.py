@@ -69,7 +69,7 @@ class Server:
 
     async def _list(self, writer: asyncio.StreamWriter, query: dict[str, str]) -> None:
         start = int(query.get("continue", "0"))
-        end = min(len(self._parts), start + int(query.get("limit", "0") or len(self._parts)))
+        end = min(len(self._parts), start + int(query.get("limit") or len(self._parts)))
         more = b',"continue":"%d"' % end if end < len(self._parts) else b""
         opening = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%b},"items":['
         body = [opening % (self._version, more)]

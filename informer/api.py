@@ -7,6 +7,7 @@ raw response. The clients' own `watch` checks no status, reconnects without a pa
 from __future__ import annotations
 
 import asyncio
+import builtins
 import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -43,6 +44,8 @@ LIST_FIRST_BYTE = 65.0
 WATCH_FIRST_BYTE = 30.0
 """Seconds until a watch is open."""
 
+_NAMED = 10
+"""How many unidentifiable items of one page get a log line each."""
 _MARK = "k8s.io/initial-events-end"
 
 
@@ -152,18 +155,23 @@ class ApiListerWatcher:
                 reason="UnreadableAnswer",
             )
         items: Items[KubeObject] = []
-        unidentifiable = 0
+        unidentifiable: builtins.list[int] = []
         slices = Slices()
         for number, raw in enumerate(page.items or ()):
             if slices.due():
                 await slices.breathe()
             found = self._judge(bytes(raw))
             if found is None:
-                unidentifiable += 1
-                _log.error("%s: unidentifiable item at index %d: it has no usable key", self._resource, number)
+                unidentifiable.append(number)
             else:
                 items.append(found)
-        return Page(items, page.resource_version, page.continue_token, unidentifiable)
+        for number in unidentifiable[:_NAMED]:
+            _log.error("%s: unidentifiable item at index %d: it has no usable key", self._resource, number)
+        if len(unidentifiable) > _NAMED:
+            _log.error(
+                "%s: %d more items of this page have no usable key", self._resource, len(unidentifiable) - _NAMED
+            )
+        return Page(items, page.resource_version, page.continue_token, len(unidentifiable))
 
     def watch(self, options: WatchOptions, /) -> AbstractAsyncContextManager[AsyncIterator[Event[KubeObject]]]:
         """An open stream of changes after `options.resource_version`.

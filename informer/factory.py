@@ -13,6 +13,7 @@ from informer import _client
 from informer._lifetime import Lifetime
 from informer.api import ApiListerWatcher, CallsApi
 from informer.degraded.checks import Check
+from informer.degraded.quarantine import Quarantine
 from informer.degraded.wrapper import DegradedListerWatcher
 from informer.errors import SyncError
 from informer.listerwatcher import ListerWatcher
@@ -202,3 +203,7 @@ class InformerFactory:
         """Every object that cannot be read, over all informers, ordered by resource and key. O(n log n)."""
         entries = [entry for _, _, source in self._informers.values() for entry in source.quarantine.values()]
         return sorted(entries, key=lambda entry: (str(entry.resource), entry.key))
+
+    def quarantines(self) -> Sequence[Quarantine]:
+        """The quarantine of every informer asked for so far, such as to subscribe to it."""
+        return [source.quarantine for _, _, source in self._informers.values()]

@@ -11,14 +11,14 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from attrs import define, field
+from attrs import define
 
-from informer import _client, _http
+from informer import _client, _http, _wire
 from informer.api import CallsApi
 from informer.degraded.quarantine import Quarantine, QuarantineChange, Transition
 from informer.errors import ApiError
@@ -35,6 +35,8 @@ _MESSAGE = 1000  # characters; the API server refuses more than 1024 bytes in an
 _TIMEOUT = 10.0
 _SPACING = 60.0  # seconds between two Events about one object, however often it changes
 _FIRST_RETRY, _LAST_RETRY = 10.0, 600.0
+# The Event is refused and not its writer: the namespace is gone or ends, a name that cannot be.
+_ITS_OWN_FAULT = frozenset({400, 404, 409, 413, 422})
 _SERVER_TTL = 3600.0  # after so many seconds without an update the API server forgets an Event
 
 
@@ -50,7 +52,7 @@ class _Case:
     due: float
     written_at: float = float("-inf")
     count: int = 0
-    first: str = ""
+    retry: float = _FIRST_RETRY
 
 
 class EventReporter:
@@ -58,27 +60,28 @@ class EventReporter:
 
     One Event per life of an object, under a stable name: it is counted up, not written again, when the object changes, when
     it is time to say it again, and after a restart. Nothing is written when the object is mended or gone; the Event then
-    fades as every Event does. What an object of a sensitive resource holds is never in it, as it is in no entry.
+    fades as every Event does. Of a sensitive resource's objects it shows no values, as no entry does.
 
-    A failure to write is logged once, and tried again later; it disturbs nothing else.
+    A failure to write is logged once for each kind of failure, and tried again later; it disturbs nothing else.
 
     It needs the verbs `create`, `get` and `patch` for `events` (core/v1) in the namespaces of the objects, and in `default`
-    for cluster-scoped ones. `kubectl describe` looks for core/v1 Events by name, kind and uid in every version.
+    for cluster-scoped ones. `kubectl describe` looks for core/v1 Events by name, kind and uid, so the `Resource` needs its
+    kind.
 
     Args:
         api_client: as for `ApiListerWatcher`.
-        quarantines: whose objects to report. With an `InformerFactory`, which makes its own, hand `on_quarantined`,
-            `on_resolved` to `add_handler` instead.
+        quarantines: whose objects to report, such as `*factory.quarantines()`.
         component: who reports; `kubectl describe` shows it as "From".
         instance: which of its replicas, such as the pod's name.
         repeat_every: seconds after which an Event about an object that is still bad is counted up; less than an hour, or the
             server forgets it in between.
-        pace: seconds between two requests.
+        pace: seconds between two Events.
         logger: name of the logger.
         now: the wall clock, as an aware datetime.
 
     Raises:
         ValueError: a duration that cannot be, or no component.
+        TypeError: a client that blocks.
     """
 
     def __init__(
@@ -96,20 +99,23 @@ class EventReporter:
         if not component:
             raise ValueError("component is empty; say who reports, such as the operator's name")
         if not _SPACING <= repeat_every < _SERVER_TTL:
-            raise ValueError(f"repeat_every is {repeat_every}; it must be at least {_SPACING:g} s and less than an hour")
+            raise ValueError(
+                f"repeat_every is {repeat_every}; it must be at least {_SPACING:g} s and less than an hour"
+            )
         if not 0 < pace < float("inf"):
             raise ValueError(f"pace is {pace}; it must be a positive number of seconds")
         self._api = api_client
         self._quarantines = quarantines
-        self._source = {"component": component, **({"host": instance} if instance else {})}
+        self._component = component
+        self._instance = instance
         self._repeat_every = repeat_every
         self._pace = pace
         self._logger = logging.getLogger(logger)
         self._now = now
         self._cases: dict[tuple[Resource, str], _Case] = {}
         self._news = asyncio.Event()
-        self._failing = False
         self._retry = _FIRST_RETRY
+        self._said: set[str] = set()
         self._subscriptions = ExitStack()
         self._task: asyncio.Task[None] | None = None
 
@@ -137,23 +143,18 @@ class EventReporter:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    def on_quarantined(self, _old: object, entry: QuarantinedObject, /) -> None:
-        """An object cannot be read. Fits `add_handler(on_quarantined=…)`."""
-        self._report(entry)
-
     def _on_change(self, change: QuarantineChange) -> None:
         if change.transition in {Transition.RECOVERED, Transition.DELETED}:
-            self._cases.pop(_key(change.entry), None)
+            self._cases.pop((change.entry.resource, change.entry.key), None)
         else:
             self._report(change.entry)
 
     def _report(self, entry: QuarantinedObject) -> None:
         now = asyncio.get_running_loop().time()
-        case = self._cases.get(_key(entry))
-        if case is None or case.entry.uid != entry.uid:
-            self._cases[_key(entry)] = _Case(entry, now)
-        else:
-            case.entry, case.due = entry, min(case.due, max(now, case.written_at + _SPACING))
+        case = self._cases.setdefault((entry.resource, entry.key), _Case(entry, now))
+        case.entry = entry
+        if case.written_at > float("-inf"):  # else it is due as it is, or waits after a failure
+            case.due = min(case.due, max(now, case.written_at + _SPACING))
         self._news.set()
 
     # ------------------------------------------------------------------ writing
@@ -163,60 +164,113 @@ class EventReporter:
         while True:
             self._news.clear()
             case = min(self._cases.values(), key=lambda case: case.due, default=None)
-            wait = None if case is None else case.due - loop.time()
-            if case is None or (wait is not None and wait > 0):
-                try:
-                    async with asyncio.timeout(wait):
-                        await self._news.wait()
-                except TimeoutError:
-                    pass
+            if case is not None and case.due <= loop.time():
+                await asyncio.sleep(await self._try(case))
                 continue
-            await asyncio.sleep(await self._try(case))
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(None if case is None else case.due):
+                    await self._news.wait()
 
     async def _try(self, case: _Case) -> float:
         """Write one Event; returns how long to leave the server alone after it."""
+        now = asyncio.get_running_loop().time()
         try:
             await self._write(case)
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not hurt what the program is there for
-            if not self._failing:
-                text = f"Events about bad objects cannot be written, it is tried again: {_text(error)}"
-                self._logger.warning("%s", text, exc_info=None if isinstance(error, ApiError) else error)
-            self._failing = True
-            pause = max(self._retry, getattr(error, "retry_after", None) or 0.0)
-            self._retry = min(2 * self._retry, _LAST_RETRY)
-            return pause
-        if self._failing:
-            self._logger.warning("Events about bad objects are written again")
-        self._failing, self._retry = False, _FIRST_RETRY
-        now = asyncio.get_running_loop().time()
+            self._complain(error)
+            case.due, case.retry = now + case.retry, min(2 * case.retry, _LAST_RETRY)
+            if isinstance(error, ApiError) and error.status in _ITS_OWN_FAULT:
+                return self._pace
+            pause, self._retry = self._retry, min(2 * self._retry, _LAST_RETRY)
+            return max(pause, min(getattr(error, "retry_after", None) or 0.0, _LAST_RETRY))
+        self._retry = case.retry = _FIRST_RETRY
         case.written_at, case.due = now, now + self._repeat_every
         return self._pace
 
+    def _complain(self, error: Exception) -> None:
+        kind = f"{error.status} {error.reason}" if isinstance(error, ApiError) else type(error).__name__
+        if kind not in self._said:
+            self._said.add(kind)
+            text = str(error) if isinstance(error, ApiError) else kind
+            self._logger.warning(
+                "an Event about a bad object cannot be written; trying again, saying it once: %s", text
+            )
+
     async def _write(self, case: _Case) -> None:
         entry = case.entry
-        namespace = entry.namespace or "default"
-        name = self._name(entry)
-        stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace, name = entry.namespace or "default", self._name(entry)
+        new = self._event(entry, namespace, name)
         if not case.count:  # a new case, or a new process
-            created = await self._send("POST", _EVENTS.path(namespace), self._event(entry, namespace, name, stamp), {409})
-            if created is not None:
+            if await self._send("POST", _EVENTS.path(namespace), new, unless=409):
                 case.count = 1
                 return
-            known = await self._send("GET", _EVENTS.path(namespace, name), None, {404})
+            known = await self._send("GET", _EVENTS.path(namespace, name), None, unless=404)
             case.count = _count(known)
-        case.count += 1
-        patch = {"count": case.count, "lastTimestamp": stamp, "message": _message(entry)}
-        patch["involvedObject"] = {"resourceVersion": entry.resource_version}
-        if await self._send("PATCH", _EVENTS.path(namespace, name), patch, {404}) is None:
-            case.count = 0  # the server has forgotten it
-            await self._send("POST", _EVENTS.path(namespace), self._event(entry, namespace, name, stamp), set())
+        patch = {"count": case.count + 1, "message": new["message"], "lastTimestamp": new["lastTimestamp"]}
+        if await self._send("PATCH", _EVENTS.path(namespace, name), patch, unless=404):
+            case.count += 1
+        else:  # the server has forgotten it
+            await self._send("POST", _EVENTS.path(namespace), new, unless=409)
             case.count = 1
 
-    async def _send(self, method: str, path: str, body: Any, absent: set[int]) -> Any:
-        raise NotImplementedError
+    async def _send(self, method: str, path: str, body: Any, *, unless: int) -> Any:
+        """The object the server answers with; None for that one status."""
+        kind = "merge-patch+json" if method == "PATCH" else "json"
+        headers = {"Accept": "application/json", "Content-Type": f"application/{kind}"}
+        what = f"{method} events"
+        with _http.errors_as_api_error(what, _TIMEOUT):
+            async with asyncio.timeout(_TIMEOUT):
+                response = await _client.send(
+                    self._api, method, path, query={}, headers=headers, timeout=_TIMEOUT, body=body
+                )
+                try:
+                    content = await response.read()
+                finally:
+                    response.close()  # a write now and then needs no connection kept open for it
+        if response.status == unless:
+            return None
+        if not 200 <= response.status < 300:
+            raise _http.status_error(what, response.status, content[: _http.ERROR_BYTES], response.headers)
+        return _wire.decode_json(content)
 
     def _name(self, entry: QuarantinedObject) -> str:
-        raise NotImplementedError
+        """The same for the same life of an object and the same component, so that a restart finds its Event again."""
+        digest = hashlib.sha256("\0".join((str(entry.resource), entry.key, entry.uid, self._component)).encode())
+        slug = re.sub(r"[^a-z0-9-]+", "-", entry.name.lower()).strip("-")[:200].rstrip("-")
+        return f"{slug or entry.resource.plural}.{digest.hexdigest()[:16]}"
 
-    def _event(self, entry: QuarantinedObject, namespace: str, name: str, stamp: str) -> dict[str, Any]:
-        raise NotImplementedError
+    def _event(self, entry: QuarantinedObject, namespace: str, name: str) -> dict[str, Any]:
+        resource = entry.resource
+        involved = {
+            "apiVersion": f"{resource.group}/{resource.version}" if resource.group else resource.version,
+            "kind": resource.kind,
+            "name": entry.name,
+            "namespace": entry.namespace,
+            "uid": entry.uid,
+            "resourceVersion": entry.resource_version,
+        }
+        stamp = self._now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {key: value for key, value in involved.items() if value},
+            "type": "Warning",
+            "reason": REASON,
+            "message": self._message(entry),
+            "count": 1,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "source": {"component": self._component, **({"host": self._instance} if self._instance else {})},
+        }
+
+    def _message(self, entry: QuarantinedObject) -> str:
+        text = f"cannot be read and is withheld: {entry.summary}"
+        commands = " ; ".join(entry.fix_commands())
+        whole = f"{text}. To fix it: {commands}" if commands else text
+        return whole if len(whole) <= _MESSAGE else excerpt(text, _MESSAGE - 30)
+
+
+def _count(event: Any) -> int:
+    count = event.get("count") if isinstance(event, dict) else None
+    return count if type(count) is int and count > 0 else 1

@@ -213,3 +213,19 @@ async def test_refused(server: FakeApiServer, code: int) -> None:
             with pytest.raises(ApiError) as error:
                 await resolve(api, name)
             assert error.value.status == code
+
+
+async def test_the_preferred_version(server: FakeApiServer) -> None:
+    """When a group has several versions, its preferred one should be taken, wherever it stands in the list."""
+    later = Resource("batch", "v2", "jobs", kind="Job")
+    server.add_resource(NEW)
+    server.add_resource(later)
+    versions = [{"groupVersion": f"batch/{name}", "version": name} for name in ("v1", "v2")]
+    group = {"name": "batch", "versions": versions, "preferredVersion": versions[1]}
+    for path, body in (("/apis/batch", group), ("/apis", {"kind": "APIGroupList", "groups": [group]})):
+        wanted = match(when=lambda request, path=path: request.path == path)
+        server.faults.add(wanted, faults.Answer(200, body), times=None)
+    async with server.api_client() as api:
+        assert await resolve(api, "jobs.batch") == later
+        assert await resolve(api, "jobs") == later
+        assert await resolve(api, "jobs.v1.batch") == NEW

@@ -154,6 +154,14 @@ async def test_unreadable_and_unidentifiable(server: FakeApiServer, cli: Cli) ->
     assert "nothing was asked of the objects but that they are JSON" in found.err
 
 
+async def test_only_unidentifiable(server: FakeApiServer, cli: Cli) -> None:
+    """When the only trouble is an item without a key, it should not be called clean."""
+    server.put_raw(PODS, "b", b'{"metadata":null}')
+    found = await cli("scan", "pods", "-A")
+    assert found.code == 1
+    assert "none of them bad; 1 item without a usable key besides" in found.out
+
+
 async def test_secret_values_stay_secret(server: FakeApiServer, cli: Cli) -> None:
     """When Secrets are scanned, no value should be printed."""
     from informer import Resource

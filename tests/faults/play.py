@@ -544,7 +544,7 @@ async def playing(mode: Mode) -> AsyncIterator[Play]:
     random.seed(7)
     async with AsyncExitStack() as stack:
         stack.enter_context(mock.patch("informer._course.PAGE_SIZE", mode.page_size))
-        stack.enter_context(mock.patch("informer.reflector.PAGE_SIZE", mode.page_size))
+        stack.enter_context(mock.patch("informer._paging.PAGE_SIZE", mode.page_size))
         stack.enter_context(keeping("informer"))
         complaints = stack.enter_context(keeping("asyncio"))
         server = await stack.enter_async_context(FakeApiServer())

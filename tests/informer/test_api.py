@@ -258,6 +258,16 @@ async def test_unidentifiable(
     assert f"widgets.v1.example.test: unidentifiable item at {log}" in caplog.text
 
 
+async def test_many_unidentifiable(server: FakeApiServer, api: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """When a whole page has no usable keys, it should count them all and name the first few, not fill the log."""
+    got = await listed(server, api, page(*[b"null"] * 500, obj("a")))
+    assert (got.unidentifiable, len(got.items)) == (500, 1)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 11
+    assert errors[9].endswith("unidentifiable item at index 9: it has no usable key")
+    assert errors[10].endswith("490 more items of this page have no usable key")
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [

@@ -1,0 +1,95 @@
+"""Events about bad objects on a real API server, and what `kubectl describe` shows of them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from informer import InformerFactory, Resource, checks
+from informer.contrib.events import EventReporter
+from tests.clients import CLIENTS
+from tests.real.clusters import NAMESPACES, Cluster
+
+pytestmark = pytest.mark.real
+
+EVENTS = Resource("", "v1", "events", kind="Event")
+
+
+async def _describe(cluster: Cluster, kind: str, name: str, *more: str) -> str:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not installed")
+    command = [kubectl, f"--kubeconfig={cluster.kubeconfig}", "describe", kind, name, *more]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def _events(cluster: Cluster, namespace: str, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(30):
+        while True:
+            found: list[dict[str, Any]] = (await cluster.request("GET", EVENTS.path(namespace)))["items"]
+            if sum(event["count"] for event in found) >= count:
+                return found
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_kubectl_describe(core: Cluster, client: str) -> None:
+    """When an object cannot be read, `kubectl describe` should show why; after a restart the same Event counts up."""
+    widgets, namespace = await core.widgets(), await core.namespace()
+    metadata = {"name": "bad", "namespace": namespace}
+    await core.create(widgets, {"metadata": metadata, "spec": {"timeout": "1"}})
+    await core.create(widgets, {"metadata": {**metadata, "name": "good"}, "spec": {"timeout": "10m"}})
+    api = await core.api_client(package=client)
+    for starts in (1, 2):
+        async with asyncio.timeout(60), InformerFactory(api) as factory:
+            factory.informer(widgets, namespace=namespace, checks=[checks.duration("spec.timeout")])
+            await factory.wait_for_sync(timeout=30)
+            async with EventReporter(api, *factory.quarantines(), component="widgets", instance="widgets-0"):
+                (event,) = await _events(core, namespace, starts)
+        assert event["count"] == starts
+    kind = f"{widgets.plural}.{widgets.version}.{widgets.group}"
+    text = await _describe(core, kind, "bad", "-n", namespace)
+    (line,) = [line for line in text.splitlines() if "Unreadable" in line]
+    assert line.split()[:2] == ["Warning", "Unreadable"]
+    assert "(x2 over" in line
+    assert "widgets" in line
+    assert 'spec.timeout is "1"' in line
+    assert f"kubectl patch {kind} bad -n {namespace}" in line
+    assert "Unreadable" not in await _describe(core, kind, "good", "-n", namespace)
+
+
+async def test_a_cluster_scoped_object(core: Cluster) -> None:
+    """When the object has no namespace, `kubectl describe` should find its Event all the same."""
+    name = await core.namespace()
+    label = {"metadata": {"labels": {"informer-test": "1"}}}
+    await core.patch(NAMESPACES, name, label)
+    async with asyncio.timeout(60), InformerFactory(core.client) as factory:
+        factory.informer(
+            NAMESPACES, label_selector="informer-test", checks=[checks.duration("metadata.labels.informer-test")]
+        )
+        await factory.wait_for_sync(timeout=30)
+        async with EventReporter(core.client, *factory.quarantines(), component="widgets"):
+            async with asyncio.timeout(30):
+                while "Unreadable" not in (text := await _describe(core, "namespace", name)):
+                    await asyncio.sleep(0.5)
+    assert "metadata.labels" in text
+
+
+async def test_no_rights(core: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """When the client may not write Events, the real 403 should be logged once, with the right that is missing."""
+    widgets, namespace = await core.widgets(), await core.namespace()
+    await core.create(widgets, {"metadata": {"name": "bad", "namespace": namespace}, "spec": {"timeout": "1"}})
+    viewer = await core.api_client("viewer-token")
+    async with asyncio.timeout(60), InformerFactory(core.client) as factory:
+        factory.informer(widgets, namespace=namespace, checks=[checks.duration("spec.timeout")])
+        await factory.wait_for_sync(timeout=30)
+        async with EventReporter(viewer, *factory.quarantines(), component="widgets", pace=0.1):
+            while not (lines := [r.getMessage() for r in caplog.records if r.name == "informer.events"]):
+                await asyncio.sleep(0.1)
+    assert 'cannot create resource "events"' in lines[0]
