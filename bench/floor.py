@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from bench.measure import Heartbeat, Span
+from bench.measure import Heartbeat, begin
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -57,7 +57,7 @@ async def measure(url: str, objects: int, events: int, *, limit: int | None = No
     beating = asyncio.create_task(heartbeat.beat())
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2 << 20) as http:
-        span = Span(heartbeat)
+        span = await begin(heartbeat)
         query, version = ({"limit": f"{limit}"} if limit else {}), ""
         while True:
             async with http.get(f"{url}/api/v1/pods", params=query) as response:
@@ -75,7 +75,7 @@ async def measure(url: str, objects: int, events: int, *, limit: int | None = No
         if events:
             async with http.get(f"{url}/api/v1/pods", params={"watch": "1", "resourceVersion": version}) as response:
                 await asyncio.sleep(0.3)
-                span = Span(heartbeat)
+                span = await begin(heartbeat)
                 async with http.get(f"{url}/go", params={"k": f"{events}"}):
                     pass
                 for _ in range(events):

@@ -73,11 +73,9 @@ class Heartbeat:
 
 
 class Span:
-    """The costs of one part of a run, from its creation on."""
+    """The costs of one part of a run, from its creation on; see `begin`."""
 
     def __init__(self, heartbeat: Heartbeat) -> None:
-        gc.collect()
-        forget_peak()
         self._heartbeat, self._loop = heartbeat, asyncio.get_running_loop()
         heartbeat.latest = 0.0
         if isinstance(self._loop, Loop):
@@ -95,6 +93,14 @@ class Span:
             "stall_ms": self._heartbeat.latest * 1e3,
             "turn_ms": getattr(self._loop, "longest", 0.0) * 1e3,
         }
+
+
+async def begin(heartbeat: Heartbeat) -> Span:
+    """Start to measure, in a turn of the loop that has done nothing else."""
+    gc.collect()
+    forget_peak()
+    await asyncio.sleep(2 * BEAT)
+    return Span(heartbeat)
 
 
 def run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:

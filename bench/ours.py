@@ -10,7 +10,7 @@ import attrs
 import msgspec
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from bench.measure import Heartbeat, Span
+from bench.measure import Heartbeat, begin
 from bench.objects import FIRST_VERSION
 from informer import (
     ApiListerWatcher,
@@ -163,14 +163,14 @@ async def measure(
         heartbeat = Heartbeat()
         beating = asyncio.create_task(heartbeat.beat())
         await asyncio.sleep(0.05)
-        span = Span(heartbeat)
+        span = await begin(heartbeat)
         async with informer:
             await informer.wait_for_sync()
             await handled
             result = {"objects": span.costs(objects)}
             if events:
                 await asyncio.sleep(0.3)
-                span = Span(heartbeat)
+                span = await begin(heartbeat)
                 await api.call_api("/go", "GET", query_params=[("k", f"{events}")], _preload_content=False)
                 await caught_up
                 result["events"] = span.costs(events)

@@ -12,27 +12,24 @@ import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any, Protocol, Self
 
 from informer import _client, _http, _wire
+from informer._identify import Identify, usable
 from informer._projection import Projection
 from informer._slices import Slices
-from informer.errors import ApiError, ItemTooLargeError, StreamBrokenError
+from informer.errors import ApiError, StreamBrokenError
 from informer.listerwatcher import (
     WATCH_GRACE,
     Bookmark,
     Deleted,
     Event,
-    Item,
     Items,
     ListOptions,
     Page,
     WatchOptions,
-    Withheld,
 )
 from informer.objects import KubeObject, make_key
-from informer.problems import Problem, QuarantinedObject
 from informer.resource import Resource
 
 _log = logging.getLogger("informer.api")
@@ -101,7 +98,7 @@ class ApiListerWatcher:
         }
         self._max_object_bytes = max_object_bytes
         self._on_unauthorized = on_unauthorized
-        self._projection: Projection | None = None
+        self._identify = Identify(resource, max_object_bytes)
 
     def reading(self, projection: Projection) -> Self:
         """The same source, which looks at a few fields of each object while it reads the head.
@@ -110,7 +107,7 @@ class ApiListerWatcher:
         `KubeObject.passed`, and its judge need not pass over it again.
         """
         twin = copy.copy(self)
-        twin._projection = projection  # noqa: SLF001 - its own twin
+        twin._identify = Identify(self._resource, self._max_object_bytes, projection)  # noqa: SLF001 - its own twin
         return twin
 
     @property
@@ -160,7 +157,7 @@ class ApiListerWatcher:
         for number, raw in enumerate(page.items or ()):
             if slices.due():
                 await slices.breathe()
-            found = self._judge(bytes(raw))
+            found = self._identify(bytes(raw))
             if found is None:
                 unidentifiable.append(number)
             else:
@@ -225,7 +222,7 @@ class ApiListerWatcher:
     def _event(self, kind: str, raw: bytes) -> Event[KubeObject] | None:
         match kind:
             case "ADDED" | "MODIFIED":
-                found = self._judge(raw)
+                found = self._identify(raw)
                 if found is not None:
                     return found
                 version = _wire.salvage_head(raw).resource_version
@@ -253,7 +250,7 @@ class ApiListerWatcher:
         head = _wire.read_head(raw)
         sound = head is not None and _wire.text_problem(raw) is None
         head = head or _wire.salvage_head(raw)
-        if not _usable(head):
+        if not usable(head):
             raise StreamBrokenError(
                 f"watch {self._resource}: DELETED of an object without a key", reason="UnreadableEvent"
             )
@@ -266,56 +263,6 @@ class ApiListerWatcher:
             _log.warning("%s: ignoring a bookmark without a resource version", self._resource)
             return None
         return Bookmark(version, _wire.read_metadata(raw).annotations.get(_MARK) == "true")
-
-    def _judge(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
-        """A good object, one withheld for its text, or None for one without a usable key."""
-        passed = None
-        if self._projection is None:
-            head = _wire.read_head(raw)
-        else:
-            head, fine = self._projection.read_head(raw)
-            passed = self._projection if fine else None
-        if head is not None and len(raw) <= self._max_object_bytes and (raw.isascii() or not _wire.text_problem(raw)):
-            name, namespace = head.name, head.namespace
-            if name and "/" not in name and "/" not in namespace:
-                return Item(
-                    f"{namespace}/{name}" if namespace else name,
-                    head.uid,
-                    head.resource_version,
-                    head.labels,
-                    KubeObject(raw, name, namespace, head.uid, head.resource_version, None, passed),
-                )
-            return None
-        return self._doubtful(raw)
-
-    def _doubtful(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
-        head = _wire.salvage_head(raw)
-        if not _usable(head):
-            return None
-        key = make_key(head.namespace, head.name)
-        if len(raw) > self._max_object_bytes:
-            raise ItemTooLargeError(
-                f"{self._resource} {key} is {len(raw)} bytes large; max_object_bytes is {self._max_object_bytes}"
-            )
-        reason = _wire.text_problem(raw) or _wire.json_problem(raw)
-        if reason is None:  # sound, but for metadata of a wrong type, such as `labels: null`
-            obj = KubeObject(raw, head.name, head.namespace, head.uid, head.resource_version)
-            return Item(key, head.uid, head.resource_version, head.labels, obj)
-        now = datetime.now(UTC)
-        problem = Problem((), "", reason, "a JSON text in UTF-8, as the API server writes it")
-        entry = QuarantinedObject(
-            resource=self._resource,
-            key=key,
-            uid=head.uid,
-            resource_version=head.resource_version,
-            problems=(problem,),
-            first_seen=now,
-            last_seen=now,
-            times_seen=1,
-            metadata=_wire.read_metadata(raw),
-            raw=None if self._resource.sensitive else raw,
-        )
-        return Withheld(key, head.uid, head.resource_version, entry)
 
     @asynccontextmanager
     async def _get(
@@ -349,7 +296,3 @@ class ApiListerWatcher:
 
 def _like_json(body: bytes) -> bool:
     return body.lstrip()[:1] == b"{"
-
-
-def _usable(head: _wire.Head) -> bool:
-    return bool(head.name) and "/" not in head.name and "/" not in head.namespace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -69,7 +70,8 @@ async def test_one_bad_object(server: FakeApiServer) -> None:
         world.bad("a")
         await world.settle()
         (event,) = world.events()
-    assert event["involvedObject"].pop("uid") and event["involvedObject"].pop("resourceVersion")
+    assert event["involvedObject"].pop("uid")
+    assert event["involvedObject"].pop("resourceVersion")
     assert event["involvedObject"] == {
         "apiVersion": "example.test/v1",
         "kind": "Widget",
@@ -161,7 +163,7 @@ async def test_pace(server: FakeApiServer) -> None:
         await world.settle(60)
         assert len(world.events()) == 100
     times = [one.time for one in server.requests]
-    assert min(b - a for a, b in zip(times, times[1:], strict=False)) >= 0.99
+    assert min(b - a for a, b in itertools.pairwise(times)) >= 0.99
 
 
 async def test_a_cluster_scoped_object(server: FakeApiServer) -> None:

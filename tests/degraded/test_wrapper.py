@@ -708,7 +708,7 @@ async def test_real_source_looks_at_the_fields_while_it_reads_the_head(proxied, 
         page = await judged.list(FIRST)
         assert shape(page.items) == (["+a", "-b", "+c"] if proxied else ["+a", "-b", "+c", "+hidden"])
         assert len(passes) == (3 if proxied else 1)
-        assert source._projection is None, "another wrapper over the same source has other checks"
+        assert source._identify.projection is None, "another wrapper over the same source has other checks"
         async with judged.watch(WatchOptions(resource_version=page.resource_version)) as events:
             server.update(WIDGETS, server.get(WIDGETS, "b", namespace="team-a") | {"spec": {"drainTimeout": "5m"}})
             assert shape([await anext(events)]) == ["+b"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import uuid
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ import pytest
 from informer import InformerFactory, Resource, checks
 from informer.contrib.events import EventReporter
 from tests.clients import CLIENTS
-from tests.real.clusters import NAMESPACES, Cluster
+from tests.real.clusters import Cluster
 
 pytestmark = pytest.mark.real
 
 EVENTS = Resource("", "v1", "events", kind="Event")
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", kind="PriorityClass", namespaced=False)
 
 
 async def _describe(cluster: Cluster, kind: str, name: str, *more: str) -> str:
@@ -29,10 +31,11 @@ async def _describe(cluster: Cluster, kind: str, name: str, *more: str) -> str:
     return done.stdout
 
 
-async def _events(cluster: Cluster, namespace: str, count: int) -> list[dict[str, Any]]:
+async def _events(cluster: Cluster, namespace: str, count: int, *, uid: str = "") -> list[dict[str, Any]]:
+    path = EVENTS.path(namespace) + (f"?fieldSelector=involvedObject.uid={uid}" if uid else "")
     async with asyncio.timeout(30):
         while True:
-            found: list[dict[str, Any]] = (await cluster.request("GET", EVENTS.path(namespace)))["items"]
+            found: list[dict[str, Any]] = (await cluster.request("GET", path))["items"]
             if sum(event["count"] for event in found) >= count:
                 return found
             await asyncio.sleep(0.1)
@@ -66,19 +69,20 @@ async def test_kubectl_describe(core: Cluster, client: str) -> None:
 
 async def test_a_cluster_scoped_object(core: Cluster) -> None:
     """When the object has no namespace, `kubectl describe` should find its Event all the same."""
-    name = await core.namespace()
-    label = {"metadata": {"labels": {"informer-test": "1"}}}
-    await core.patch(NAMESPACES, name, label)
-    async with asyncio.timeout(60), InformerFactory(core.client) as factory:
-        factory.informer(
-            NAMESPACES, label_selector="informer-test", checks=[checks.duration("metadata.labels.informer-test")]
-        )
-        await factory.wait_for_sync(timeout=30)
-        async with EventReporter(core.client, *factory.quarantines(), component="widgets"):
-            async with asyncio.timeout(30):
-                while "Unreadable" not in (text := await _describe(core, "namespace", name)):
-                    await asyncio.sleep(0.5)
-    assert "metadata.labels" in text
+    name = f"informer-test-{uuid.uuid4().hex[:10]}"
+    check = checks.duration("metadata.labels.informer-test")
+    metadata = {"name": name, "labels": {"informer-test": "1"}}
+    made = await core.create(CLASSES, {"metadata": metadata, "value": 1})
+    try:
+        async with asyncio.timeout(60), InformerFactory(core.client) as factory:
+            factory.informer(CLASSES, label_selector="informer-test", checks=[check])
+            await factory.wait_for_sync(timeout=30)
+            async with EventReporter(core.client, *factory.quarantines(), component="widgets"):
+                await _events(core, "default", 1, uid=made["metadata"]["uid"])
+        (line,) = [line for line in (await _describe(core, "priorityclass", name)).splitlines() if "Unreadable" in line]
+        assert "metadata.labels" in line
+    finally:
+        await core.delete(CLASSES, name)
 
 
 async def test_no_rights(core: Cluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,7 +93,8 @@ async def test_no_rights(core: Cluster, caplog: pytest.LogCaptureFixture) -> Non
     async with asyncio.timeout(60), InformerFactory(core.client) as factory:
         factory.informer(widgets, namespace=namespace, checks=[checks.duration("spec.timeout")])
         await factory.wait_for_sync(timeout=30)
-        async with EventReporter(viewer, *factory.quarantines(), component="widgets", pace=0.1):
-            while not (lines := [r.getMessage() for r in caplog.records if r.name == "informer.events"]):
-                await asyncio.sleep(0.1)
-    assert 'cannot create resource "events"' in lines[0]
+        async with EventReporter(viewer, *factory.quarantines(), component="widgets"):
+            async with asyncio.timeout(30):
+                while not caplog.records or caplog.records[-1].name != "informer.events":  # noqa: ASYNC110 - a log tells nobody
+                    await asyncio.sleep(0.1)
+    assert 'cannot create resource "events"' in caplog.records[-1].getMessage()
