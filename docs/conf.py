@@ -29,6 +29,7 @@ autodoc_class_signature = "mixed"
 nitpicky = True
 # Names of the standard library and of other projects: linking them would need their inventories, hence the network.
 nitpick_ignore_regex = [
+    (r"py:class", r"tuple\[.*"),  # napoleon splits tuple[X, ...] at its comma
     (r"py:.*", r"(asyncio|builtins|collections|contextlib|datetime|enum|logging|pathlib|types|typing)\..*"),
     (r"py:.*", r"(aiohttp|attrs|attr|kubernetes_asyncio|msgspec|prometheus_client)\..*"),
     (r"py:class", r"(Any|Self|ApiClient|CollectorRegistry|TracebackType|Path|datetime|timedelta|optional)"),

@@ -22,6 +22,7 @@ ERROR_BYTES = 64 << 10
 """How much of an error body is read."""
 _ERROR_SECONDS = 5.0
 _MESSAGE_CHARACTERS = 1000
+_REASON_CHARACTERS = 100
 PAGE_BYTES = 2 << 30
 """How large one page of a LIST may be, so that a body without an end does not fill memory until `LIST_TIMEOUT`. Generous on
 purpose: a server may answer a list of 400,000 objects of 5 kB in one page."""
@@ -241,7 +242,7 @@ def from_status(
     return ApiError(
         f"{what}: {_one_line(message) or 'no message'}",
         status=code,
-        reason=status.reason or _REASONS.get(code, ""),
+        reason=_one_line(status.reason)[:_REASON_CHARACTERS] or _REASONS.get(code, ""),
         causes=status.causes,
         retry_after=retry_after if retry_after is not None else status.retry_after,
     )

@@ -33,7 +33,7 @@ VOCABULARY = {
 }
 ROOMS = {
     "vocabulary": set(VOCABULARY),
-    "source": {"_client", "_http", "api"},
+    "source": {"_client", "_http", "_identify", "api"},
     "degraded": {"degraded"},
     "contrib": {"contrib"},
     "factory": {"factory"},
