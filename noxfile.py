@@ -25,15 +25,15 @@ def _install(session: nox.Session, *groups: str) -> None:
     session.install("-e", ".", *(f"--group={group}" for group in groups))
 
 
-def _pytest(session: nox.Session, *arguments: str) -> None:
-    session.run("python", "-m", "pytest", *arguments, *session.posargs)
+def _pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:
+    session.run("python", "-m", "pytest", *arguments, *session.posargs, env=env)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The tests that need no server, on the running Python."""
+    """The tests that need no server, on the running Python and all of its cores."""
     _install(session, "tests", "types", "clients")
-    _pytest(session, "-m", "not real")
+    _pytest(session, "-m", "not real", "--numprocesses=auto")
 
 
 @nox.session(python=OTHERS, tags=["all-pythons"])
@@ -61,6 +61,42 @@ def real(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Random schedules of every fault for as long as you like: `INFORMER_FAULT_EXAMPLES=5000 nox -s faults`."""
+    _install(session, "tests")
+    _pytest(session, "tests/faults", env={"INFORMER_FAULT_EXAMPLES": os.environ.get("INFORMER_FAULT_EXAMPLES", "1000")})
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Twenty minutes under load and a trouble each minute: memory, tasks and sockets stay flat. `-- --minutes N`."""
+    _install(session, "tests")
+    session.run("python", "-m", "tests.soak.run", *session.posargs)
+
+
+@nox.session(python="3.11")
+def fuzz(session: nox.Session) -> None:
+    """Coverage-guided fuzzing of all that reads bytes; atheris has wheels for Linux only, and not for every Python."""
+    session.install("-e", ".", "--group=tests", "atheris")
+    session.run("python", "-m", "tests.hostile.fuzz", *(session.posargs or ["-max_total_time=300"]))
+
+
+@nox.session
+def oldest(session: nox.Session) -> None:
+    """The tests on the oldest dependencies that pyproject allows."""
+    allowed = nox.project.load_toml("pyproject.toml")["project"]["dependencies"]
+    session.install("-e", ".", *(one.replace(">=", "==") for one in allowed), "--group=tests", "--group=clients")
+    _pytest(session, "-m", "not real", "--ignore=tests/test_typing.py")
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Known vulnerabilities of what a user gets installed."""
+    session.install("pip-audit")
+    session.run("pip-audit", "--strict", *session.posargs, ".")
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """ruff, both ways."""
     session.install("--group=lint")
@@ -72,7 +108,7 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy --strict over both packages, and over programs that use them as a user would."""
     _install(session, "types")
-    session.run("mypy", "--strict", "informer", "eviction", "tests/typing")
+    session.run("mypy", "--strict", "informer", "eviction", "tests/typing", "docs/examples")
 
 
 @nox.session

@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     (r"py:class", r"(.*\.)?(T|T_co|Json|Key|State|Reason|Verdict)"),
     (r"py:exc", r"[A-Z]\w*"),
     # What public classes are made from, and users never make themselves.
-    (r"py:class", r"(.*\.)?(Indexer|Content|Entry)"),
+    (r"py:class", r"(.*\.)?(Indexer|Content|Entry|Probed)"),
     (r"py:.*", r"([a-z_]+\.)*_[\w.]+"),
 ]
 

@@ -71,7 +71,8 @@ class Buffer(Generic[T]):
     def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
         """Append what happened. A plain Item is an add of an object nobody knew."""
         # Never below twice what the last fold left over, so that folds stay cheap; lower again once the handler catches up.
-        self._fold_at = min(self._fold_at, max(self._max, 2 * len(self._queue)))
+        if self._fold_at > self._max:
+            self._fold_at = min(self._fold_at, max(self._max, 2 * len(self._queue)))
         for note in notes:
             if isinstance(note, Item):
                 self._queue.append(

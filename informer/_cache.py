@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from informer._course import is_decimal
 from informer._slices import Slices
-from informer.changes import Updated
+from informer.changes import Added, Quarantined, Removed, Updated
 from informer.handlers import Fanout
 from informer.listerwatcher import Bookmark, Deleted, Item, Withheld
 from informer.metrics import Recorder
 from informer.store import Indexer, Note, Replacement
 
 T = TypeVar("T")
+
+# What the metrics call a change.
+_KINDS: Mapping[type, str] = {Added: "added", Updated: "updated", Removed: "removed", Quarantined: "quarantined"}
 
 
 class Cache(Generic[T]):
@@ -52,7 +55,7 @@ class Cache(Generic[T]):
         self.fanout.put(notes, initial_sync=initial_sync)
         for kind, found in by_kind.items():
             if found:
-                self.recorder.event(kind.__name__.lower(), len(found))
+                self.recorder.event(_KINDS[kind], len(found))
         self.recorder.undecodable(len(state.held) + state.unidentifiable)
         self._advance(resource_version)
 
@@ -62,7 +65,7 @@ class Cache(Generic[T]):
         if notes:
             self.fanout.put(notes)
             for note in notes:
-                self.recorder.event(type(note.change).__name__.lower())
+                self.recorder.event(_KINDS[type(note.change)])
         if isinstance(event, Withheld):
             self.recorder.undecodable()
         self._advance(event.resource_version)

@@ -12,17 +12,23 @@ from typing import Any
 AUTH = ("BearerToken",)
 
 
-def require_async(api: Any) -> None:
-    """Refuse the official package's other client at once, and not with its first request.
+def require_usable(api: Any) -> None:
+    """Refuse a client that could never work at once, and not with its first request.
 
     Raises:
-        TypeError: it blocks.
+        TypeError: it blocks: the official package's other client.
+        ValueError: it was made before a configuration was loaded, so it has no server.
     """
     serialize = getattr(api, "param_serialize", None)
     if serialize is not None and not inspect.iscoroutinefunction(serialize):
         raise TypeError(
             f"{type(api).__module__}.{type(api).__qualname__} blocks the event loop; use kubernetes.aio.client.ApiClient"
             " of the same package, or kubernetes_asyncio.client.ApiClient"
+        )
+    if getattr(getattr(api, "configuration", None), "host", None) == "":
+        raise ValueError(
+            "the ApiClient has no server: load a configuration first, such as `await kubernetes_asyncio.config.load_config()`,"
+            " and make the ApiClient after that"
         )
 
 

@@ -147,45 +147,52 @@ class Lines:
         self._content = response.content
         self._max = max_bytes
         self._what = what
-        self._lines: Iterator[bytes] = iter(())
         self._parts: list[bytes] = []
+        self._size = 0
+        self._data = b""
+        self._at = 0
         self.delivered = 0
 
     @property
     def fragment(self) -> bytes:
-        return b"".join(self._parts)
+        return b"".join((*self._parts, self._data[self._at :]))
 
     def __aiter__(self) -> Self:  # no generator, which would have to be closed by whoever stops halfway
         return self
 
     async def __anext__(self) -> bytes:
         while True:
-            for line in self._lines:
-                if len(line) > self._max:
-                    raise self._too_large(line)
-                if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
-                    self.delivered += 1
-                    return line
-            await self._read_on()
+            # Not `split`: at a single byte it looks at each byte by itself, which takes 4 µs for a line of 5 kB.
+            end = self._data.find(b"\n", self._at)
+            if end < 0:
+                await self._read_on()
+                continue
+            line = self._data[self._at : end]
+            self._at = end + 1
+            if self._parts:
+                line = b"".join((*self._parts, line))
+                self._parts, self._size = [], 0
+            if len(line) > self._max:
+                raise self._too_large(line)
+            if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
+                self.delivered += 1
+                return line
 
     async def _read_on(self) -> None:
-        size = sum(map(len, self._parts))
-        while data := await self._read():
-            first, *others = data.split(b"\n")
-            self._parts.append(first)
-            size += len(first)
-            if size > self._max:
-                raise self._too_large(self.fragment)
-            if others:
-                first, last = self.fragment, others.pop()
-                self._parts = [last]
-                self._lines = iter((first, *others))
-                return
-        raise StopAsyncIteration
+        """Set the beginning of a line aside, which is looked at once only however long it gets, and read what follows."""
+        if part := self._data[self._at :]:
+            self._parts.append(part)
+            self._size += len(part)
+        self._data, self._at = b"", 0
+        if self._size > self._max:
+            raise self._too_large(self.fragment)
+        self._data = await self._read()
+        if not self._data:
+            raise StopAsyncIteration
 
     async def rest(self, line: bytes) -> bytes:
         """The line just handed out and what follows it, bounded in size and time: for a body that holds no events."""
-        body = bytearray(b"\n".join((line, *self._lines, self.fragment)))
+        body = bytearray(b"\n".join((line, self.fragment)))
         try:
             async with asyncio.timeout(_ERROR_SECONDS):
                 while len(body) < ERROR_BYTES and (chunk := await self._read()):

@@ -22,7 +22,7 @@ class Identify:
     Attributes:
         resource: what the items are.
         max_object_bytes: the largest that is accepted.
-        projection: fields to look at in the same pass, for a judge; see `KubeObject.passed`.
+        projection: fields to look at in the same pass; an object whose fields are fine carries this projection to its judge.
     """
 
     resource: Resource

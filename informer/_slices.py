@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 from attrs import define, field
 
@@ -19,7 +20,11 @@ from attrs import define, field
 _SECONDS = 0.004
 
 
-@define
+# Who lets others have a turn at this moment, on each loop.
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, set[Slices]] = WeakKeyDictionary()
+
+
+@define(eq=False)
 class Slices:
     """Says when a loop over many items has held the event loop long enough.
 
@@ -51,7 +56,16 @@ class Slices:
         return self.clock() >= self._end
 
     async def breathe(self) -> None:
-        """Let everybody else have a turn, then begin a new slice."""
-        await asyncio.sleep(0)
+        """Let everybody else have a turn, then begin a new slice.
+
+        Several who work on one loop share the time: a hundred busy handlers with a slice each would hold it for a second.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = _waiting.setdefault(loop, set())
+        waiting.add(self)
+        try:
+            await asyncio.sleep(0)
+        finally:
+            waiting.discard(self)
         self._left = self.every
-        self._end = self.clock() + self.seconds
+        self._end = self.clock() + self.seconds / (1 + len(waiting))

@@ -72,7 +72,7 @@ class ApiListerWatcher:
             rotated on disk; an open watch is not affected).
 
     Raises:
-        ValueError: a namespace for a cluster-scoped resource, or `max_object_bytes` below 1 KiB.
+        ValueError: a namespace for a cluster-scoped resource, `max_object_bytes` below 1 KiB, or a client without a server.
         TypeError: the client is the official package's other one, which blocks.
     """
 
@@ -89,7 +89,7 @@ class ApiListerWatcher:
     ) -> None:
         if max_object_bytes < 1024:
             raise ValueError(f"max_object_bytes is {max_object_bytes}; objects need at least 1024")
-        _client.require_async(api_client)
+        _client.require_usable(api_client)
         self._api = api_client
         self._resource = resource
         self._path = resource.path(namespace or None)
@@ -103,8 +103,8 @@ class ApiListerWatcher:
     def reading(self, projection: Projection) -> Self:
         """The same source, which looks at a few fields of each object while it reads the head.
 
-        A pass over an object costs about the same whatever it looks for. An object whose fields are fine says so in
-        `KubeObject.passed`, and its judge need not pass over it again.
+        A pass over an object costs about the same whatever it looks for. An object whose fields are fine carries
+        a note for its judge, who need not pass over it again.
         """
         twin = copy.copy(self)
         twin._identify = Identify(self._resource, self._max_object_bytes, projection)  # noqa: SLF001 - its own twin

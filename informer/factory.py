@@ -57,6 +57,7 @@ class InformerFactory:
 
     Raises:
         TypeError: the client is the official package's other one, which blocks.
+        ValueError: the client has no server, since no configuration was loaded before it was made.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class InformerFactory:
         options: InformerOptions | None = None,
         wrap: Callable[[ListerWatcher[KubeObject]], ListerWatcher[KubeObject]] | None = None,
     ) -> None:
-        _client.require_async(api_client)
+        _client.require_usable(api_client)
         self._api = api_client
         self._options = InformerOptions() if options is None else options
         self._wrap = wrap

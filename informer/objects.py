@@ -6,7 +6,7 @@ Decoding every object of a large list makes Python's cyclic collector four fifth
 from __future__ import annotations
 
 import re
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -27,8 +27,6 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
         namespace: `metadata.namespace`, empty when cluster-scoped.
         uid: `metadata.uid`.
         resource_version: `metadata.resourceVersion`, opaque.
-        passed: the projection whose fields were found fine while the head was read, which spares a second pass over the
-            bytes; None when nobody has looked.
     """
 
     raw: bytes
@@ -37,7 +35,8 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
     uid: str = ""
     resource_version: str = ""
     _metadata: ObjectMeta | None = None
-    passed: object = None
+    # The projection whose fields were found fine while the head was read, which spares a second pass over the bytes.
+    _passed: object = None
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
@@ -90,6 +89,11 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
             return self[field]
         except KeyError:
             return default
+
+    if not TYPE_CHECKING:  # a type checker refuses such an attribute by itself, and would then no longer
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"a KubeObject has no attribute {name!r}; a member of the object is read as obj[{name!r}]")
 
     def __eq__(self, other: object) -> bool:
         return self.raw == other.raw if isinstance(other, KubeObject) else NotImplemented

@@ -133,7 +133,7 @@ def test_two_packages(package: str, other: str) -> None:
     assert offenders == []
 
 
-@pytest.mark.parametrize(("module", "allowed"), VOCABULARY.items(), ids=str)
+@pytest.mark.parametrize(("module", "allowed"), VOCABULARY.items(), ids=VOCABULARY)
 def test_vocabulary(module: str, allowed: set[str]) -> None:
     """When a module of the vocabulary imports another one, it should be one that it is allowed to know."""
     found = own_modules(ROOT / "informer" / f"{module}.py", "informer")

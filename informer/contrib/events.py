@@ -95,7 +95,7 @@ class EventReporter:
         logger: str = "informer.events",
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
-        _client.require_async(api_client)
+        _client.require_usable(api_client)
         if not component:
             raise ValueError("component is empty; say who reports, such as the operator's name")
         if not _SPACING <= repeat_every < _SERVER_TTL:
@@ -223,10 +223,7 @@ class EventReporter:
                 response = await _client.send(
                     self._api, method, path, query={}, headers=headers, timeout=_TIMEOUT, body=body
                 )
-                try:
-                    content = await response.read()
-                finally:
-                    response.close()  # a write now and then needs no connection kept open for it
+                content = await response.read()  # to the end, or the connection is closed
         if response.status == unless:
             return None
         if not 200 <= response.status < 300:

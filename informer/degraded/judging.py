@@ -36,6 +36,7 @@ class Judging:
         compiled = [check for check in self._checks if isinstance(check, FieldCheck)]
         self.projection = Projection((check.steps, check.judge) for check in compiled) if compiled else None
         self._own = tuple(check for check in self._checks if not isinstance(check, FieldCheck))
+        self._nothing_else = not self._own and decode is None
 
     def __call__(self, obj: KubeObject) -> tuple[object, Sequence[Problem]]:
         """The decoded value, and the problems that make it void.
@@ -44,8 +45,11 @@ class Judging:
             MemoryError: and every other BaseException that says nothing about the object, as it came.
             TypeError: `decode` returned a coroutine.
         """
+        passed = self.projection is None or obj._passed is self.projection  # noqa: SLF001 - left there for this reader
+        if passed and self._nothing_else:
+            return obj, ()
         problems: list[Problem] = []
-        if self.projection is None or obj.passed is self.projection or self.projection.passes(obj.raw):
+        if passed or (self.projection is not None and self.projection.passes(obj.raw)):
             for check in self._own:
                 problems += _run(check, obj)
         else:

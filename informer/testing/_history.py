@@ -79,7 +79,7 @@ class Table:
     """The objects of one resource, their log, and who wants to hear of changes.
 
     Attributes:
-        forgotten: the newest change that compaction took from the log.
+        forgotten: the newest change that is not in the log any more, or was made before there was this table.
     """
 
     objects: dict[Key, Stored] = Factory(dict)
@@ -122,8 +122,8 @@ class History:
     _silent: int = field(default=0, init=False)
 
     def table(self) -> Table:
-        """A new, empty table."""
-        table = Table()
+        """A new, empty table. It knows of nothing before it: a resource that was served earlier left its log behind."""
+        table = Table(forgotten=self.version if self.version > 1 else 0)
         self.tables.append(table)
         return table
 

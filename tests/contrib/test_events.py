@@ -238,6 +238,20 @@ async def test_it_cannot_write(server: FakeApiServer, caplog: pytest.LogCaptureF
         assert len(world.events()) == 2
 
 
+async def test_a_second_outage(server: FakeApiServer) -> None:
+    """When a second outage follows a first one, it should be waited for as briefly as the first was at its beginning."""
+    away = faults.status_answer(503, "ServiceUnavailable", "away")
+    server.faults.add(match("create", EVENTS), away, times=4)
+    async with bench(server) as world:
+        world.bad("a")
+        await world.settle(200)
+        assert len(world.events()) == 1
+        server.faults.add(match("create", EVENTS), away)
+        world.bad("b")
+        await world.settle(15)
+        assert len(world.events()) == 2
+
+
 async def test_one_namespace_is_gone(server: FakeApiServer) -> None:
     """When one object's Event is refused for its own sake, the others should not wait for it."""
     server.faults.add(match("create", EVENTS, namespace="gone"), faults.status_answer(404, "NotFound", "x"), times=None)

@@ -151,7 +151,7 @@ class Listener:
     replay: Replay = Factory(Replay)
     deletes: Counter[str] = Factory(Counter)
     errors: list[str] = Factory(list)
-    registration: Registration | None = None
+    registration: Registration[KubeObject] | None = None
     left: bool = False
 
     def join(self) -> None:
@@ -572,7 +572,7 @@ async def playing(mode: Mode) -> AsyncIterator[Play]:
         del informer, source
         await server.stop()
         await asyncio.sleep(0.001)
-        left = asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]  # this runs in a task
+        left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
         gc.collect()
         assert gone() is None, "something still holds the informer"

@@ -50,34 +50,33 @@ POISON = [
     b'"\\\\"',
 ]
 # Names and texts that a shell, a terminal or a log reader would act upon.
-NASTY_TEXT = st.sampled_from(
-    [
-        "$(touch pwned)",
-        "`touch pwned`",
-        "a;touch pwned",
-        "a\ntouch pwned\n",
-        "a\r\ntouch pwned",
-        "'; touch pwned; '",
-        '"; touch pwned; "',
-        "--kubeconfig=/etc/passwd",
-        "-n",
-        "\x1b[2J\x1b]0;title\x07",
-        "\u202egnp.exe",
-        "\u2028\u2029\x85",
-        "\x00",
-        "\ud800",
-        "a b\tc",
-        "~",
-        "*",
-        "{a,b}",
-        "#",
-        "!x",
-        "%s%d{x}",
-        "a" * 300,
-        "é日本",
-        "",
-    ]
-) | st.text(max_size=20)
+NASTY = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a;touch pwned",
+    "a\ntouch pwned\n",
+    "a\r\ntouch pwned",
+    "'; touch pwned; '",
+    '"; touch pwned; "',
+    "--kubeconfig=/etc/passwd",
+    "-n",
+    "\x1b[2J\x1b]0;title\x07",
+    "\u202egnp.exe",
+    "\u2028\u2029\x85",
+    "\x00",
+    "\ud800",
+    "a b\tc",
+    "~",
+    "*",
+    "{a,b}",
+    "#",
+    "!x",
+    "%s%d{x}",
+    "a" * 300,
+    "é日本",
+    "",
+]
+NASTY_TEXT = st.sampled_from(NASTY) | st.text(max_size=20)
 
 
 def item(name: str, version: str = "7", *, poison: bytes | None = None, where: str = "spec") -> bytes:

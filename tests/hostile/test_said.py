@@ -27,7 +27,7 @@ from informer import (
 from informer.testing.virtual import run
 from tests.faults.logs import keeping
 
-from .bytes import NASTY_TEXT, POISON, WIDGETS, Client, Response, item, page
+from .bytes import NASTY, NASTY_TEXT, POISON, WIDGETS, Client, Response, item, page
 
 said = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], database=None)  # fmt: skip
 
@@ -173,6 +173,22 @@ def test_log_lines_and_commands(shell: Shell, objects: list[object]):
         assert words[0] == "patch"
         assert words[1] == "widgets.v1.example.test"
         json.loads(words[words.index("-p") + 1])
+
+
+def test_each_nasty_text(shell: Shell):
+    """When a nasty text is a key, a value, a label or a finalizer of an object with a good name, it should have a command."""
+    for n, text in enumerate(NASTY):
+        meta = {"name": f"w{n}", "namespace": "default", "uid": f"u{n}", "resourceVersion": "7", "finalizers": [text]}
+        spec = {"timeout": text, "map": {text: "no quantity"}}
+        body = page([json.dumps({"metadata": meta | {"labels": {"x": text}}, "spec": spec}).encode()])
+        with keeping("informer") as records:
+            (entry,) = run(follow(body))
+        lines = [record.getMessage() for record in records]
+        assert all(line.isprintable() and len(line.encode()) < 4096 for line in lines), text
+        commands = entry.fix_commands()
+        if text != "\ud800":  # bytes that are no JSON text: no field to name
+            assert commands, text
+        assert shell("\n".join(commands)) == [shlex.split(command)[1:] for command in commands]
 
 
 @pytest.mark.parametrize("poison", POISON, ids=lambda poison: ascii(poison[:12]))

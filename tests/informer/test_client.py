@@ -19,7 +19,7 @@ from informer import (
     WatchOptions,
     checks,
 )
-from informer._client import refusal, require_async, send
+from informer._client import refusal, require_usable, send
 from informer.testing import End, FakeApiServer, faults, match
 from tests.clients import CLIENTS, open_client
 
@@ -192,7 +192,7 @@ async def test_the_blocking_client(client: str) -> None:
         from kubernetes.client import ApiClient
 
         api = ApiClient()
-    for make in (lambda: ApiListerWatcher(api, WIDGETS), lambda: InformerFactory(api), lambda: require_async(api)):
+    for make in (lambda: ApiListerWatcher(api, WIDGETS), lambda: InformerFactory(api), lambda: require_usable(api)):
         with pytest.raises(TypeError, match=r"blocks the event loop; use kubernetes\.aio"):
             make()
 
@@ -201,3 +201,11 @@ def test_what_is_no_refusal(client: str) -> None:
     """When an exception has no status, it should stay what it is: a bug of the client's is no answer of the server's."""
     assert refusal(ValueError("x")) is None
     assert refusal(ApiError("no connection")) is None
+
+
+async def test_no_configuration(client: str) -> None:
+    """When a client was made before a configuration was loaded, it should be refused at once, with what to do."""
+    async with open_client(client, "") as api:
+        for take in (InformerFactory, lambda api: ApiListerWatcher(api, WIDGETS)):
+            with pytest.raises(ValueError, match=r"has no server: load a configuration first"):
+                take(api)

@@ -178,3 +178,11 @@ def test_same_content(one: bytes, other: bytes, same: bool) -> None:
     """When two texts are compared, only the type that a WATCH of a built-in kind adds should be overlooked."""
     assert same_content(one, other) is same
     assert same_content(other, one) is same
+
+
+def test_attribute_that_is_a_member() -> None:
+    """When somebody writes `obj.spec`, as with other clients, the error should say how it is read here."""
+    obj = KubeObject.parse(b'{"metadata": {"name": "a"}, "spec": {}}')
+    with pytest.raises(AttributeError, match=r"no attribute 'spec'; a member of the object is read as obj\['spec'\]"):
+        obj.spec  # type: ignore[attr-defined]  # noqa: B018 - the mistake
+    assert not hasattr(obj, "spec")

@@ -143,8 +143,8 @@ def test_results_in_alerts(result: str) -> None:
 
 def test_staleness() -> None:
     """When an alert and the pages name the seconds after which an informer is stale, they should be the informer's."""
-    from informer.reflector import WATCH_TIMEOUT
     from informer.listerwatcher import WATCH_GRACE
+    from informer.reflector import WATCH_TIMEOUT
 
     stale = f"{2 * WATCH_TIMEOUT + WATCH_GRACE:g}"
     assert f"informer_seconds_since_contact > {stale}" in ALERTS.read_text()

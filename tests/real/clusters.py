@@ -218,11 +218,12 @@ class Cluster:
 
 @frozen
 class RealApi:
-    """The start script of one server."""
+    """The start script of one server. `flags`: further ones, for the next start."""
 
     script: Path
     directory: Path
     kind: str
+    flags: str = ""
 
     async def compact(self) -> None:
         """Forget every version but the newest, so that old watches and continue tokens get 410."""
@@ -246,15 +247,17 @@ class RealApi:
 
     async def _run(self, *verb: str) -> None:
         server = yaml.safe_load((self.directory / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
-        ports = {
+        settings = {
             "API_PORT": str(urlsplit(server).port),
             "ETCD_PORT": (self.directory / "etcd.port").read_text().strip(),
         }
+        if self.flags:
+            settings["SERVER_FLAGS"] = self.flags
         command = [str(self.script), *verb, str(self.directory)]
         done = await asyncio.to_thread(
             subprocess.run,
             command,
-            env={**os.environ, **ports},
+            env={**os.environ, **settings},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

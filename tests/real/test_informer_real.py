@@ -7,9 +7,8 @@ import os
 import re
 import stat
 import sys
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,41 +35,12 @@ from informer import (
     checks,
 )
 from tests.real.clusters import Cluster, shared_files
+from tests.real.watching import Counting, until
 
 pytestmark = pytest.mark.real
 
 DURATIONS = (checks.duration("spec.nodeDrainTimeout"), checks.duration("spec.nodeVolumeDetachTimeout"))
 KUBECTL = Path(__file__).with_name("kubectl_over_http.py")
-
-
-class Counting:
-    """An ApiClient that counts what goes through it, and knows each answer's status."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self._refuse = False
-        self.requests: list[tuple[str, int]] = []
-
-    async def call_api(self, path: str, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        if self._refuse:
-            raise ConnectionRefusedError("the network is cut")
-        response = await self._inner.call_api(path, method, *args, **kwargs)
-        query = dict(kwargs.get("query_params") or ())
-        self.requests.append(("watch" if "watch" in query else "list", response.status))
-        return response
-
-    @contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """Every request is refused inside the block, before it is sent; an open watch goes on."""
-        self._refuse = True
-        try:
-            yield
-        finally:
-            self._refuse = False
-
-    @property
-    def verbs(self) -> Counter[str]:
-        return Counter(verb for verb, _ in self.requests)
 
 
 def node_pool(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
@@ -85,13 +55,6 @@ def node_pool(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
             **spec,
         },
     }
-
-
-async def until(condition: Any, *, seconds: float = 20.0) -> None:
-    """Real servers take real time; ask again until it is so."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - the other side is another process
-            await asyncio.sleep(0.02)
 
 
 async def fleet(crd: Cluster, bad: Mapping[int, dict[str, Any]], *, count: int = 200) -> tuple[Resource, str]:

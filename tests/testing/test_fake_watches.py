@@ -127,6 +127,16 @@ async def test_expired_version(server: FakeApiServer, http: Http):
         assert await events(answer) == []
 
 
+async def test_resource_that_was_gone(server: FakeApiServer, http: Http):
+    """When a resource is served again after it was removed, a watch from before that should be told that it is too old."""
+    version = server.create(WIDGETS, widget("a"))["metadata"]["resourceVersion"]
+    server.remove_resource(WIDGETS)
+    server.add_resource(WIDGETS)
+    async with http.watch(resourceVersion=version) as answer:
+        kind, status = await event(answer)
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+
+
 async def test_open_watch_that_is_behind(server: FakeApiServer, http: Http):
     """When compaction takes what an open watch has not sent, it should end with ERROR; another resource's should go on."""
     async with (

@@ -1,0 +1,113 @@
+"""Runs each measurement in a process of its own, in turn with the floor, and takes medians and ratios."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench import peers
+from bench.rows import FLOOR, Row
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 300.0
+"""For one run; a peer that needs longer is left out."""
+
+Figures = dict[str, dict[str, float]]
+
+
+class LeftOutError(Exception):
+    """This row cannot be measured here; the text says why."""
+
+
+@contextmanager
+def serving(objects: int, *, stream: bool = False) -> Iterator[str]:
+    """The benchmark's server as a process of its own; gives its URL."""
+    command = [sys.executable, "-m", "bench.server", f"{objects}", *(["--stream"] if stream else [])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+        assert server.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
+
+
+def once(spec: dict[str, Any], **more: Any) -> Any:
+    """One run of `bench.worker`.
+
+    Raises:
+        LeftOutError: it failed or took too long.
+    """
+    python = os.environ.get("INFORMER_BENCH_KUBERNETES", sys.executable) if spec["row"] == "kubernetes" else sys.executable
+    command = [python, "-m", "bench.worker", json.dumps({**spec, **more})]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        raise LeftOutError(f"took more than {SECONDS:.0f} s") from None
+    except subprocess.CalledProcessError as error:
+        raise LeftOutError((error.stderr.strip().splitlines() or ["failed"])[-1]) from None
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _run(row: Row, url: str, objects: int, events: int) -> Figures:
+    if row.spec["row"] != "client-go":
+        found: Figures = once(row.spec, url=url, objects=objects, events=events)
+        return found
+    peer = peers.find()
+    if peer is None:
+        raise LeftOutError("no client-go-bench here; see INFORMER_BENCH_PEERS")
+    try:
+        return peers.client_go(peer, row.spec["mode"], url, objects, events, seconds=SECONDS)
+    except (subprocess.SubprocessError, ValueError, KeyError, OSError) as error:
+        raise LeftOutError(f"client-go-bench: {type(error).__name__}") from None
+
+
+def compare(
+    rows: Sequence[Row], objects: int, events: int, runs: int, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """All rows over the same objects, `runs` times each; each run of a row has a run of the floor just before it.
+
+    Rows that would take hours bear fewer objects and events; their figures are per object and per event.
+    """
+    results = []
+    for row in rows:
+        some, few = min(objects, row.most), min(events, row.most)
+        mine: list[Figures] = []
+        floor: list[Figures] = []
+        note = ""
+        with serving(some, stream=row.spec.get("lists") == "streamed") as url:
+            try:
+                for _ in range(runs):
+                    floor.append(_run(FLOOR, url, some, few))
+                    mine.append(floor[-1] if row is FLOOR else _run(row, url, some, few))
+            except LeftOutError as reason:
+                note = f"{reason}"
+        results.append({"row": row.name, "objects": some, "events": few, "runs": len(mine), "note": note})
+        if mine:
+            results[-1] |= _summary(mine, floor)
+        say(f"{some:>7} objects  {row.name}: {note or shown(results[-1])}")
+    return results
+
+
+def _summary(mine: list[Figures], floor: list[Figures]) -> dict[str, Any]:
+    summary: dict[str, Any] = {}
+    for part in mine[0]:
+        medians = {key: statistics.median(run[part][key] for run in mine) for key in mine[0][part]}
+        ratios = [one[part]["cpu_us"] / other[part]["cpu_us"] for one, other in zip(mine, floor, strict=False)]
+        summary[f"per_{part.removesuffix('s')}"] = medians | {"x_floor": statistics.median(ratios)}
+    return summary
+
+
+def shown(result: dict[str, Any]) -> str:
+    """The two figures that matter, on one line."""
+    parts = [f"{result[part]['cpu_us']:.1f} µs {part} ({result[part]['x_floor']:.2f} x floor)" for part in _PARTS if part in result]
+    return ", ".join(parts)
+
+
+_PARTS = ("per_object", "per_event")
