@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -94,6 +95,18 @@ def audit(session: nox.Session) -> None:
     """Known vulnerabilities of what a user gets installed."""
     session.install("pip-audit")
     session.run("pip-audit", "--strict", *session.posargs, ".")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What an informer costs, beside its peers: `-- --quick`, `-- --large`, `-- --out docs` for the page's own figures.
+
+    client-go joins in where INFORMER_BENCH_PEERS or INFORMER_TEST_SHARED leads to its program.
+    """
+    session.install("-e", ".")
+    with contextlib.suppress(nox.command.CommandFailed):  # a peer; the row is left out without it
+        session.install("kubernetes>=37")
+    session.run("python", "-m", "bench", *session.posargs)
 
 
 @nox.session

@@ -18,7 +18,7 @@ class _Meta(msgspec.Struct, gc=False):
     name: str
     namespace: str = ""
     uid: str = ""
-    resourceVersion: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
     labels: dict[str, str] | None = None
 
 
@@ -27,7 +27,7 @@ class _Object(msgspec.Struct, gc=False):
 
 
 class _ListMeta(msgspec.Struct):
-    resourceVersion: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
     token: str = msgspec.field(default="", name="continue")
 
 
@@ -41,7 +41,9 @@ class _Event(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
-_read_list, _read_event, _read_object = (msgspec.json.Decoder(kind).decode for kind in (_List, _Event, _Object))
+_read_list = msgspec.json.Decoder(_List).decode
+_read_event = msgspec.json.Decoder(_Event).decode
+_read_object = msgspec.json.Decoder(_Object).decode
 
 
 async def measure(url: str, objects: int, events: int, *, limit: int | None = None) -> dict[str, Any]:
@@ -65,7 +67,7 @@ async def measure(url: str, objects: int, events: int, *, limit: int | None = No
             page = _read_list(body)
             for item in page.items:
                 keep(item)
-            version = page.metadata.resourceVersion
+            version = page.metadata.version
             if not page.metadata.token:
                 break
             query["continue"] = page.metadata.token

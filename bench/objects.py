@@ -26,7 +26,7 @@ def pod(number: int) -> dict[str, Any]:
     The two drain timeouts are in no pod; they stand for the duration fields of a custom resource, so that checks of two
     fields have something to read. Typed clients skip them as unknown.
     """
-    managed = {f"f:{field}": {".": {}, "f:name": {}, "f:value": {}} for field in _MANAGED}
+    managed: dict[str, Any] = {f"f:{field}": {".": {}, "f:name": {}, "f:value": {}} for field in _MANAGED}
     return {
         "metadata": {
             "name": name(number),
@@ -42,7 +42,10 @@ def pod(number: int) -> dict[str, Any]:
                 "shard": f"{number % 10}",
                 "team": f"{number % NAMESPACES}",
             },
-            "annotations": {"example.com/config-digest": "9f86d081884c7d659a2feaa0c55ad015", "example.com/row": f"{number}"},
+            "annotations": {
+                "example.com/config-digest": "9f86d081884c7d659a2feaa0c55ad015",
+                "example.com/row": f"{number}",
+            },
             "ownerReferences": [
                 {
                     "apiVersion": "apps/v1",
@@ -74,7 +77,12 @@ def pod(number: int) -> dict[str, Any]:
             "serviceAccountName": "checkout",
             "schedulerName": "default-scheduler",
             "tolerations": [
-                {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+                {
+                    "key": f"node.kubernetes.io/{taint}",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 300,
+                }
                 for taint in ("not-ready", "unreachable")
             ],
             "nodeDrainTimeout": "10m",
@@ -94,7 +102,16 @@ def pod(number: int) -> dict[str, Any]:
     }
 
 
-_MANAGED = ("containers", "dnsPolicy", "restartPolicy", "schedulerName", "securityContext", "tolerations", "volumes", "hostIP")
+_MANAGED = (
+    "containers",
+    "dnsPolicy",
+    "restartPolicy",
+    "schedulerName",
+    "securityContext",
+    "tolerations",
+    "volumes",
+    "hostIP",
+)
 
 
 def _container(title: str, port: int) -> dict[str, Any]:

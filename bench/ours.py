@@ -66,21 +66,21 @@ class _AttrsContainer:
 
 @attrs.define
 class _AttrsSpec:
-    nodeName: str = ""
+    nodeName: str = ""  # noqa: N815 - msgspec fills attrs classes by their own names
     containers: list[_AttrsContainer] = attrs.field(factory=list)
 
 
 @attrs.define
 class _AttrsStatus:
     phase: str = ""
-    podIP: str = ""
+    podIP: str = ""  # noqa: N815 - msgspec fills attrs classes by their own names
 
 
 @attrs.define
 class _AttrsMetadata:
     name: str
     namespace: str = ""
-    resourceVersion: str = ""
+    resourceVersion: str = ""  # noqa: N815 - msgspec fills attrs classes by their own names
 
 
 @attrs.define
@@ -158,7 +158,7 @@ async def measure(
         for number in range(handlers - 1):
             informer.add_handler(on_change=lambda _: None, name=f"bystander {number}")
         for number in range(indexes):
-            informer.add_index(f"index {number}", lambda obj, n=number: (f"{hash(obj.name) % (10 + n)}",))
+            informer.add_index(f"index {number}", _by_hash(10 + number))
         informer.add_handler(on_add=added, on_update=updated)
         heartbeat = Heartbeat()
         beating = asyncio.create_task(heartbeat.beat())
@@ -176,6 +176,10 @@ async def measure(
                 result["events"] = span.costs(events)
         beating.cancel()
     return result
+
+
+def _by_hash(buckets: int) -> Callable[[Any], tuple[str]]:
+    return lambda obj: (f"{hash(obj.name) % buckets}",)
 
 
 def _version(obj: Any) -> str:

@@ -23,7 +23,7 @@ Figures = dict[str, dict[str, float]]
 
 
 class LeftOutError(Exception):
-    """This row cannot be measured here; the text says why."""
+    """A row cannot be measured here; the text says why."""
 
 
 @contextmanager
@@ -44,7 +44,9 @@ def once(spec: dict[str, Any], **more: Any) -> Any:
     Raises:
         LeftOutError: it failed or took too long.
     """
-    python = os.environ.get("INFORMER_BENCH_KUBERNETES", sys.executable) if spec["row"] == "kubernetes" else sys.executable
+    python = (
+        os.environ.get("INFORMER_BENCH_KUBERNETES", sys.executable) if spec["row"] == "kubernetes" else sys.executable
+    )
     command = [python, "-m", "bench.worker", json.dumps({**spec, **more})]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)  # noqa: S603
@@ -106,7 +108,11 @@ def _summary(mine: list[Figures], floor: list[Figures]) -> dict[str, Any]:
 
 def shown(result: dict[str, Any]) -> str:
     """The two figures that matter, on one line."""
-    parts = [f"{result[part]['cpu_us']:.1f} µs {part} ({result[part]['x_floor']:.2f} x floor)" for part in _PARTS if part in result]
+    parts = [
+        f"{result[part]['cpu_us']:.1f} µs {part} ({result[part]['x_floor']:.2f} x floor)"
+        for part in _PARTS
+        if part in result
+    ]
     return ", ".join(parts)
 
 

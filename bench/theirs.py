@@ -18,11 +18,13 @@ async def measure(url: str, objects: int, events: int, *, limit: int | None = No
     beating = asyncio.create_task(heartbeat.beat())
     async with ApiClient(Configuration(host=url)) as api:
         pods = CoreV1Api(api)
-        span, token = await begin(heartbeat), ""
+        query: dict[str, Any] = {"limit": limit} if limit else {}
+        span = await begin(heartbeat)
         while True:
-            page = await pods.list_pod_for_all_namespaces(limit=limit, _continue=token or None)
+            page = await pods.list_pod_for_all_namespaces(**query)
             kept.update((f"{pod.metadata.namespace}/{pod.metadata.name}", pod) for pod in page.items)
-            version, token = page.metadata.resource_version, page.metadata._continue  # noqa: SLF001 - `continue` is a keyword
+            query["_continue"] = token = page.metadata._continue  # noqa: SLF001 - `continue` is a keyword
+            version = page.metadata.resource_version
             if not token:
                 break
         del page

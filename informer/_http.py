@@ -44,6 +44,8 @@ def errors_as_api_error(what: str, seconds: float) -> Iterator[None]:
     except aiohttp.ClientResponseError as error:
         # Not as the cause: it carries the request with its headers, the token among them, and shows them in its repr.
         raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from None
+    except aiohttp.ClientPayloadError as error:  # its own text speaks of a 400 that nobody sent
+        raise ApiError(f"{what}: the connection broke in the middle of the answer", reason="ConnectionError") from error
     except (aiohttp.ClientError, OSError) as error:
         raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from error
     except ApiError:

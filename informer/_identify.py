@@ -31,6 +31,10 @@ class Identify:
 
     def __call__(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
         """A good object, one withheld for its text, or None for one without a usable key."""
+        return self.sound(raw) or self._doubtful(raw)
+
+    def sound(self, raw: bytes) -> Item[KubeObject] | None:
+        """A good object; None when these bytes have to be looked at more closely."""
         passed = None
         if self.projection is None:
             head = _wire.read_head(raw)
@@ -47,8 +51,7 @@ class Identify:
                     head.labels,
                     KubeObject(raw, name, namespace, head.uid, head.resource_version, None, passed),
                 )
-            return None
-        return self._doubtful(raw)
+        return None
 
     def _doubtful(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
         head = _wire.salvage_head(raw)

@@ -167,6 +167,23 @@ def split_event(line: bytes) -> tuple[str, Raw | memoryview]:
     return event.type, event.object
 
 
+# How the API server begins the events that are nearly all of a stream.
+_USUAL = (b'{"type":"MODIFIED","object":{', b'{"type":"ADDED","object":{')
+
+
+def guess_object(line: bytes) -> bytes | None:
+    """The object of an ADDED or MODIFIED event, if the line looks as the API server writes it; None when it does not.
+
+    Cut out by its place, which spares a pass over the bytes. It is the object if it decodes as one JSON text, which whoever
+    wants it finds out anyway; if it does not, `split_event` tells what the line is.
+    """
+    if line.endswith(b"}}"):
+        for opening in _USUAL:
+            if line.startswith(opening):
+                return line[len(opening) - 1 : -1]
+    return None
+
+
 def text_problem(raw: bytes) -> str | None:
     """Why these bytes are no JSON text in UTF-8, or None. msgspec does not look inside the strings it skips."""
     if raw.isascii():

@@ -200,6 +200,10 @@ class ApiListerWatcher:
         what = f"watch {self._resource}"
         lines = _http.Lines(response, self._max_object_bytes, what)
         async for line in lines:
+            guess = _wire.guess_object(line)
+            if guess is not None and (item := self._identify.sound(guess)) is not None:
+                yield item
+                continue
             try:
                 kind, raw = _wire.split_event(line)
             except _wire.WireError as error:

@@ -136,6 +136,15 @@ async def test_scope(server: FakeApiServer, cli: Cli, options: tuple[str, ...], 
     assert sorted(bad["name"] for bad in json.loads(found.out)["bad"]) == names
 
 
+@pytest.mark.parametrize(("options", "said"), [((), True), (("-n", "default"), False), (("-A",), False)])
+async def test_nothing_in_the_namespace(server: FakeApiServer, cli: Cli, options: tuple[str, ...], said: bool) -> None:
+    """When the namespace of the context is empty and nobody named it, "none of them bad" should not pass for an answer."""
+    server.create(NODEPOOLS, pool("a"))
+    found = await cli("scan", "nodepools", *options, *CHECK)
+    note = "note: namespace default has none, and no namespace was named; -A looks into all of them\n"
+    assert found.err == (note if said else "")
+
+
 async def test_cluster_scoped(server: FakeApiServer, cli: Cli) -> None:
     """When a resource is cluster-scoped, a namespace should be ignored, as kubectl ignores it."""
     found = await cli("scan", "nodes", "-n", "clusters", "--check", "quantity:status.capacity[*]", "-o", "json")

@@ -156,3 +156,12 @@ def test_commands_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
             parse([row[0].strip("`").split()[0], "--help"])
         assert end.value.code == 0
     assert "usage" in capsys.readouterr().out
+
+
+async def test_page_for_those_on_call(shell: Shell) -> None:
+    """When somebody on call scans as their page says, both commands should find the bad pool."""
+    pytest.importorskip("jsonschema")
+    for line in blocks("on-call", "sh")[0].splitlines():
+        code, out, _ = await shell.run(line)
+        assert code == 1
+        assert "pool-a" in out

@@ -42,11 +42,12 @@ CALM = 120.0
 
 @frozen
 class Sample:
-    """What is counted at one moment of calm."""
+    """What is counted at one moment of calm. `blocks`: Python's own memory blocks, which know no fragmentation."""
 
     minute: float
     after: str
     rss: float
+    blocks: int
     tasks: int
     sockets: int
     backlog: int
@@ -54,11 +55,11 @@ class Sample:
     withheld: int
     heard: int
 
-    HEADER = "  minute  after        RSS MB  tasks  sockets  backlog  objects  withheld   changes"
+    HEADER = "  minute  after        RSS MB    blocks  tasks  sockets  backlog  objects  withheld   changes"
 
     def __str__(self) -> str:
         return (
-            f"{self.minute:8.1f}  {self.after:<11}{self.rss:8.1f}{self.tasks:7}{self.sockets:9}{self.backlog:9}"
+            f"{self.minute:8.1f}  {self.after:<11}{self.rss:8.1f}{self.blocks:10}{self.tasks:7}{self.sockets:9}{self.backlog:9}"
             f"{self.objects:9}{self.withheld:10}{self.heard:10}"
         )
 
@@ -167,6 +168,7 @@ class Soak:
             minute,
             after,
             _resident() / 1e6,
+            sys.getallocatedblocks(),
             len(asyncio.all_tasks()),
             _sockets(),
             self.informer.backlog,
@@ -203,7 +205,7 @@ def verdict(samples: list[Sample], rate: float) -> list[str]:
         return ["nothing to compare"]
     before, after = samples[warm // 2 : warm], samples[-warm:]
     grown = []
-    for name in ("rss", "tasks", "sockets"):
+    for name in ("rss", "blocks", "tasks", "sockets"):
         was, now = (statistics.median(getattr(one, name) for one in some) for some in (before, after))
         print(f"{name}: {was:.1f} at the end of the warm-up, {now:.1f} at the end ({now / was - 1:+.1%})")
         if now > was * (1 + FLAT):

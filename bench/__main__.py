@@ -1,0 +1,99 @@
+"""`python -m bench [--quick] [--large] [--out DIRECTORY]`: every measurement, a table, a JSON file and a plot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench import plot, report
+from bench.rows import GROWTH, KEYS, LISTS, MAIN, QUARANTINED, READS
+from bench.runs import compare, once
+
+
+def main() -> None:
+    """Read the options, measure, write."""
+    options = _options()
+    runs = options.runs or (3 if options.quick else 5)
+    sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 50_000)
+    events = options.events or (20_000 if options.quick else 100_000)
+    biggest = 5_000 if options.quick else 50_000
+    results: dict[str, Any] = {"machine": _machine(), "runs": runs, "quick": options.quick}
+    results["main"] = [
+        row
+        for objects in (*sizes, *((100_000,) if options.large else ()))
+        for row in compare(MAIN if objects == 10_000 else MAIN[:3], objects, events, runs, _say)
+    ]
+    results["lists"] = compare(LISTS, biggest, 0, runs, _say)
+    results["growth"] = compare(GROWTH, 2_000 if options.quick else 10_000, min(events, 20_000), runs, _say)
+    for name, what, counts in (
+        ("reads", "reads", READS),
+        ("quarantined", "quarantined", QUARANTINED),
+        ("eviction", "evictions", KEYS),
+    ):
+        some = counts[:-1] if options.quick else counts
+        results[name] = {f"{count:,}": _calls(what, count, runs) for count in some}
+        _say(f"{name}: done")
+    results["import"] = statistics.median(once({"row": "import"})["import informer"] for _ in range(runs))
+    results["machine"]["load_after"] = os.getloadavg()[0]
+    _write(results, options.out)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: minutes instead of an hour")
+    parser.add_argument("--large", action="store_true", help="also 100,000 objects")
+    parser.add_argument("--runs", type=int, help="runs of each row instead of 5 (3 with --quick)")
+    parser.add_argument("--events", type=int, help="events instead of 100,000 (20,000 with --quick)")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the files go: docs for the page")
+    return parser.parse_args()
+
+
+def _calls(what: str, count: int, runs: int) -> dict[str, float]:
+    found = [once({"row": "calls", "what": what, "count": count}) for _ in range(min(runs, 3))]
+    return {name: statistics.median(figures[name] for figures in found) for name in found[0]}
+
+
+def _machine() -> dict[str, Any]:
+    info = Path("/proc/cpuinfo")
+    models = [line.partition(": ")[2] for line in info.read_text().splitlines() if line.startswith("model name")]
+    packages = ("kubernetes-asyncio", "aiohttp", "msgspec", "attrs")
+    return {
+        "processor": models[0] if models else platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": ", ".join(f"{package} {version(package)}" for package in packages),
+        "date": time.strftime("%Y-%m-%d"),
+        "load_before": os.getloadavg()[0],
+    }
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    table = report.document(results)
+    (out / "performance-results.json").write_text(json.dumps(results, indent=1) + "\n")
+    (out / "performance-table.txt").write_text(table)
+    rows = [row for row in results["main"] if row["row"] in {r.name for r in MAIN}]
+    wanted = {row["objects"] for row in rows if row["row"] == "decode: msgspec types"}
+    shown = [row for row in rows if row["objects"] in wanted or row["row"] not in _AT_EVERY_SIZE]
+    caption = f"{results['machine']['processor']}, Python {results['machine']['python']}, {results['machine']['date']}"
+    (out / "performance.svg").write_text(plot.svg(shown, caption))
+    print(table)
+
+
+_AT_EVERY_SIZE = {row.name for row in MAIN[:3]}
+
+
+if __name__ == "__main__":
+    main()
