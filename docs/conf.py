@@ -42,6 +42,10 @@ nitpick_ignore_regex = [
 
 PACKAGES = ["informer", "eviction", "informer.testing", "informer.degraded.checks"]
 
+for _package in PACKAGES:  # what a package imports only when asked for would be missing on the page
+    _module = importlib.import_module(_package)
+    vars(_module).update({name: getattr(_module, name) for name in _module.__all__})
+
 
 def _public_names() -> dict[int, str]:
     """Every public object, and the name it is documented under."""
@@ -56,6 +60,8 @@ def _public_names() -> dict[int, str]:
 def _resolve(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     """Annotations name the module where a class is written; lead to the public name instead."""
     module, _, name = node.get("reftarget", "").rpartition(".")
+    # A bare name is one that is imported for annotations only.
+    module = module or next((one for one in PACKAGES if name in importlib.import_module(one).__all__), "")
     try:
         target = _public_names().get(id(getattr(importlib.import_module(module), name)))
     except (ImportError, AttributeError, ValueError):

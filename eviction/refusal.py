@@ -84,7 +84,7 @@ class Refusal:
 
 
 def classify_refusal(exc: BaseException, /) -> Refusal:
-    """Read the refusal out of what a Kubernetes client raised. Never raises, whatever the bytes and headers.
+    """Read the refusal out of what a Kubernetes client raised. Never raises, whatever the bytes and headers. O(size).
 
     Made for kubernetes-asyncio's `ApiException`; other clients' exceptions work when they carry a status, a body and headers
     under any of the usual names. Also takes what is raised *instead* of one: a `UnicodeDecodeError` (kubernetes-asyncio

@@ -150,12 +150,15 @@ class PassResults:
 
     @property
     def requeue(self) -> Requeue:
-        """The earliest wish within the bounds; `DONE` when nobody wants anything."""
+        """The earliest wish within the bounds; `DONE` when nobody wants anything. O(wishes)."""
         return self._bounded(soonest(*(wish for _, wish in self._wishes)))
 
     @property
     def source(self) -> Hashable | None:
-        """Whose wish won; of equal ones the first by text, so that the order of the pass does not show. None: nobody's."""
+        """Whose wish won; of equal ones the first by text, so that the order of the pass does not show. None: nobody's.
+
+        O(wishes).
+        """
         wanted = [(self._bounded(wish).delay, wish.delay, str(source), source) for source, wish in self._wishes]
         winners = [entry for entry in wanted if entry[0] is not None]
         return min(winners, key=lambda entry: entry[:3])[3] if winners else None

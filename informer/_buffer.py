@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from attrs import define
@@ -64,6 +64,11 @@ class Buffer(Generic[T]):
         self._queue.extend(
             _Pending(key, Quarantined(None, held.withheld.entry), was_held=False) for key, held in state.held.items()
         )
+        self.begin(())
+
+    def begin(self, items: Iterable[Item[T]]) -> None:
+        """These objects as initial adds, and that they were all. One copy of references, however many there are."""
+        self._queue.extend(items)
         self._queue.append(_SYNCED)
         self._fold_at = max(self._max, 2 * len(self._queue))
         self._arrived.set()
@@ -92,8 +97,7 @@ class Buffer(Generic[T]):
                 change = Added(change.object, True)
             self._queue.append(_Pending(key, change, was_held))
         if initial_sync:
-            self._queue.append(_SYNCED)
-            self._fold_at = max(self._max, 2 * len(self._queue))
+            self.begin(())
         elif len(self._queue) > self._fold_at:
             self._fold()
         self._arrived.set()

@@ -22,6 +22,8 @@ ERROR_BYTES = 64 << 10
 """How much of an error body is read."""
 _ERROR_SECONDS = 5.0
 _MESSAGE_CHARACTERS = 1000
+# Bytes of a stream taken at a time. All that has arrived may be megabytes, which to copy would hold the loop.
+_BATCH = 64 << 10
 _REASON_CHARACTERS = 100
 PAGE_BYTES = 2 << 30
 """How large one page of a LIST may be, so that a body without an end does not fill memory until `LIST_TIMEOUT`. Generous on
@@ -205,7 +207,7 @@ class Lines:
 
     async def _read(self) -> bytes:
         with errors_as_api_error(self._what, 0):
-            chunk: bytes = await self._content.readany()
+            chunk: bytes = await self._content.read(_BATCH)
         return chunk
 
     def _too_large(self, line: bytes) -> ItemTooLargeError:

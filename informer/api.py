@@ -30,7 +30,7 @@ from informer.listerwatcher import (
     WatchOptions,
 )
 from informer.objects import KubeObject, make_key
-from informer.resource import Resource
+from informer.resource import Resource, require_resource
 
 _log = logging.getLogger("informer.api")
 
@@ -90,6 +90,7 @@ class ApiListerWatcher:
         if max_object_bytes < 1024:
             raise ValueError(f"max_object_bytes is {max_object_bytes}; objects need at least 1024")
         _client.require_usable(api_client)
+        require_resource(resource)
         self._api = api_client
         self._resource = resource
         self._path = resource.path(namespace or None)

@@ -12,7 +12,7 @@ from attrs import evolve, frozen
 from informer import _client
 from informer._lifetime import Lifetime
 from informer.api import ApiListerWatcher, CallsApi
-from informer.degraded.checks import Check
+from informer.degraded.checks import Check, as_checks
 from informer.degraded.quarantine import Quarantine
 from informer.degraded.wrapper import DegradedListerWatcher
 from informer.errors import SyncError
@@ -20,7 +20,7 @@ from informer.listerwatcher import ListerWatcher
 from informer.objects import KubeObject
 from informer.options import InformerOptions
 from informer.problems import QuarantinedObject
-from informer.resource import Resource
+from informer.resource import Resource, require_resource
 from informer.shared import SharedInformer
 
 T = TypeVar("T")
@@ -42,6 +42,12 @@ class _Scope:
 class _Judging:
     decode: Callable[[KubeObject], object] | None
     checks: tuple[Check, ...]
+
+
+def _require_texts(**selectors: object) -> None:
+    for name, value in selectors.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is text as in kubectl, such as 'app=web,tier!=cache', not {value!r}")
 
 
 class InformerFactory:
@@ -143,13 +149,16 @@ class InformerFactory:
         Raises:
             RuntimeError: the factory was not entered, or has ended.
             ValueError: the same scope was asked for with another `decode` or other `checks`.
+            TypeError: no Resource, a selector that is no text, a single check instead of several.
         """
         if self._lifetime is None:
             raise RuntimeError("enter the factory first: async with InformerFactory(api) as factory")
         if self._ended:
             raise RuntimeError("this InformerFactory has ended, and its informers with it; make a new one")
+        require_resource(resource)
+        _require_texts(label_selector=label_selector, field_selector=field_selector)
         scope = _Scope(resource, namespace or "", label_selector, field_selector)
-        judging = _Judging(decode, tuple(checks))
+        judging = _Judging(decode, as_checks(checks))
         known = self._informers.get(scope)
         if known is not None:
             different = [name for name in ("decode", "checks") if getattr(known[0], name) != getattr(judging, name)]

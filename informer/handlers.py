@@ -7,13 +7,13 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from attrs import define, field, frozen
 
 from informer._buffer import Buffer
 from informer._slices import Slices
-from informer.changes import Added, Change, Quarantined, Removed, Updated
+from informer.changes import Added, Change, Removed, Updated
 from informer.errors import InformerError
 from informer.listerwatcher import Item
 from informer.problems import QuarantinedObject
@@ -26,13 +26,21 @@ T = TypeVar("T")
 
 @frozen
 class Callbacks(Generic[T]):
-    """The functions of one handler; each may be plain or a coroutine function."""
+    """The functions of one handler; each may be plain or a coroutine function.
+
+    Raises:
+        TypeError: one cannot be called with what it will be called with.
+    """
 
     on_add: Callable[[T], object] | None = None
     on_update: Callable[[T, T], object] | None = None
     on_delete: Callable[[T], object] | None = None
     on_change: Callable[[Change[T]], object] | None = None
     on_quarantined: Callable[[T | None, QuarantinedObject], object] | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for what, count in (("on_add", 1), ("on_update", 2), ("on_delete", 1), ("on_change", 1), ("on_quarantined", 2)):
+            _require_takes(getattr(self, what), count, what)
 
     def calls(self, change: Change[T]) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
         """Which function is to be called with what."""
@@ -175,6 +183,28 @@ class Handler(Generic[T]):
         )
 
 
+def _require_takes(function: Callable[..., object] | None, count: int, what: str) -> None:
+    """Refuse a function that cannot be called with so many objects; at the first change, a year later, would be late.
+
+    Raises:
+        TypeError: it takes fewer, or more, or keyword arguments only.
+    """
+    if function is None:
+        return
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError):  # some builtins have none
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", type(function).__name__)
+        raise TypeError(
+            f"{what} is called with {count} positional argument{'s' * (count > 1)}, and {name}{signature}"
+            f" does not take that: {error}"
+        ) from None
+
+
 def is_asynchronous(function: Callable[..., object]) -> bool:
     """True for a coroutine function, and for an object whose `__call__` is one."""
     return any(inspect.iscoroutinefunction(f) for f in (function, getattr(function, "__call__", None)))  # noqa: B004 - not a test of whether it can be called
@@ -244,7 +274,12 @@ class Fanout(Generic[T]):
 
     def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
         """Tell every handler what happened; the store is final already."""
-        if notes or initial_sync:
+        if initial_sync and all(
+            isinstance(note, Item) for note in notes
+        ):  # the usual case, and there may be many handlers
+            for buffer in self._buffers:
+                buffer.begin(cast("Sequence[Item[T]]", notes))
+        elif notes or initial_sync:
             for buffer in self._buffers:
                 buffer.put(notes, initial_sync=initial_sync)
 

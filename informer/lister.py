@@ -59,7 +59,8 @@ class Lister(Generic[T]):
             item = state.items.get(key)  # in another thread, it may have become readable between the two looks
         if item is not None:
             return item.object
-        raise NotFoundError(f"no {self._resource} {key!r} in the cache")
+        hint = "; it is namespaced: say get(name, namespace=…)" if self._resource.namespaced and "/" not in key else ""
+        raise NotFoundError(f"no {self._resource} {key!r} in the cache{hint}")
 
     def list(
         self, *, namespace: str | None = None, label_selector: str = "", require_complete: bool = False
@@ -108,7 +109,7 @@ class Lister(Generic[T]):
         return [item.object for item in found]
 
     def index_values(self, index: str, /) -> Collection[str]:
-        """The values under which an index has objects."""
+        """The values under which an index has objects. O(values)."""
         return [*self._state().indexes[index].buckets]
 
     def withheld(self, *, namespace: str | None = None, label_selector: str = "") -> Sequence[QuarantinedObject]:
@@ -120,7 +121,7 @@ class Lister(Generic[T]):
         return _withheld(self._state(), namespace, label_selector)
 
     def __len__(self) -> int:
-        """How many objects are in the cache.
+        """How many objects are in the cache. O(1).
 
         Raises:
             NotSyncedError: before the first sync.
@@ -147,7 +148,7 @@ class Index(Generic[T]):
         return self._lister.by_index(self._name, value)
 
     def values(self) -> Collection[str]:
-        """All values under which there are objects."""
+        """All values under which there are objects. O(values)."""
         return self._lister.index_values(self._name)
 
     __iter__ = None  # indexing by number would make an endless iteration of this

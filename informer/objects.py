@@ -57,7 +57,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Labels, annotations, owner references, finalizers and dates; decoded at first use and kept."""
+        """Labels, annotations, owner references, finalizers and dates; decoded at first use, O(size), and kept."""
         if self._metadata is None:
             force_setattr(self, "_metadata", _wire.read_metadata(self.raw))
         assert self._metadata is not None

@@ -38,6 +38,16 @@ _CLUSTER_SCOPED = frozenset(
 _VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 
 
+def require_resource(value: object) -> None:
+    """Refuse what is no Resource with what to write instead.
+
+    Raises:
+        TypeError: such as for a name.
+    """
+    if not isinstance(value, Resource):
+        raise TypeError(f"a Resource is needed, not {value!r}; Resource.parse('pods.v1') makes one of a name")
+
+
 @frozen
 class Resource:
     """A kind of object as the API server names it.

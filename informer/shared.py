@@ -157,13 +157,13 @@ class SharedInformer(Generic[T]):
 
         Functions may be plain or coroutine functions. A plain one runs on the event loop and must not block; with
         `in_thread` it runs in a thread that belongs to this handler. Calls of one handler come one at a time and in order;
-        handlers do not wait for each other. The store is final before a handler hears of a change.
+        handlers do not wait for each other. The store is final before a handler hears of a change. O(objects) when late.
 
         "Deleted" means deleted or left the selection. `on_quarantined(old, entry)` says that an object cannot be read any
         more (it is not deleted); an `on_add` after it replaces the earlier object.
 
         Raises:
-            TypeError: no function at all, or a coroutine function together with `in_thread`.
+            TypeError: no function at all, one that cannot be called so, or a coroutine function together with `in_thread`.
             InformerError: the informer has ended.
         """
         functions = [f for f in (on_add, on_update, on_delete, on_quarantined, on_change) if f is not None]
@@ -276,6 +276,7 @@ class SharedInformer(Generic[T]):
 
     async def relist(self) -> None:
         """Ask the server for the newest state now; returns when it is in the store. Changes arrive as usual.
+        O(objects), as any LIST.
 
         Raises:
             InformerError: the informer is not running.
@@ -298,7 +299,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def backlog(self) -> int:
-        """The longest queue of changes that wait for a handler."""
+        """The longest queue of changes that wait for a handler. O(handlers)."""
         return self._cache.fanout.backlog
 
     @property

@@ -78,6 +78,17 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
+def as_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Several checks as a tuple.
+
+    Raises:
+        TypeError: it is a single check.
+    """
+    if callable(checks):
+        raise TypeError("`checks` are several, even if there is one: checks=[…]")
+    return tuple(checks)
+
+
 _STEP = re.compile(r'\[\*\]|\["((?:[^"\\]|\\.)+)"\]|(?:^|(?<=.)\.)([^.\[\]"*]+)')
 
 
@@ -96,7 +107,8 @@ def parse_path(text: str) -> Steps:
         quoted, plain = match.groups()
         steps.append(re.sub(r"\\(.)", r"\1", quoted) if quoted else plain)
         position = match.end()
-    if not steps or steps[0] is None or position < len(text):
+    # A leading `$` is JSONPath's root. Taken for a field, it would find nothing, and every object good.
+    if not steps or steps[0] is None or text.startswith("$") or position < len(text):
         raise ValueError(
             f"{text!r} is no path of a field; write it like spec.drainTimeout, spec.groups[*].tenant or"
             ' spec.limits["example.test/gpu"]'

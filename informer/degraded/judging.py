@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 
 from informer._projection import Projection
 from informer.degraded import complaints
-from informer.degraded.checks import Check, FieldCheck
+from informer.degraded.checks import Check, FieldCheck, as_checks
 from informer.objects import KubeObject
 from informer.problems import Problem
 
@@ -27,7 +27,7 @@ class Judging:
     """
 
     def __init__(self, checks: Iterable[Check], decode: Callable[[KubeObject], object] | None) -> None:
-        self._checks = tuple(checks)
+        self._checks = as_checks(checks)
         self.decode = decode
         for check in self._checks:
             _refuse_coroutine_function(check, "check")

@@ -218,7 +218,7 @@ class DegradedListerWatcher(Generic[T_co]):
         async for event in events:
             if slices.due():
                 await slices.breathe()
-            if isinstance(event, (Item, Withheld)):  # noqa: UP038 - a union would be made anew for each event
+            if isinstance(event, (Item, Withheld)):  # no union, which would be made anew for each event
                 judged = self._judge(event)
                 if isinstance(judged, Withheld):
                     if collection is None:

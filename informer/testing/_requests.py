@@ -28,7 +28,9 @@ class RecordedRequest:
         body: the body's bytes.
         verb: `list`, `watch`, `get`, `create`, `update`, `patch`, `delete`, `deletecollection`, as RBAC calls it; empty
             for paths that name no resource.
-        group, version, plural: the resource asked for; empty for other paths.
+        group: of the resource asked for; empty for other paths, and for the core group.
+        version: of the resource.
+        plural: of the resource.
         namespace: empty for all namespaces and cluster-scoped resources.
         name: the object's name, empty for a collection.
         subresource: such as `status` or `eviction`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import gc
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from eviction import Deadline, EvictionThrottle, PodRef, Requeue
-from informer import InformerFactory, Resource, SharedInformer
+from informer import ApiListerWatcher, InformerFactory, Resource, SharedInformer
 from informer.testing import FakeApiServer, VirtualTimeLoop
 from informer.testing.eviction import BUDGETS, FakeEvictions, budget
 from tests.docs.pages import PAGES, README, ROOT, blocks, defined, program
@@ -118,6 +119,18 @@ async def _(names: dict[str, Any]) -> None:
         metadata = {"name": "a", "namespace": "x"}
         server.create(NODEPOOLS, {"metadata": metadata, "spec": {"nodeDrainTimeout": "1"}})
         await names["as_leader"](api)
+
+
+@scenario("performance: frozen")
+async def _(names: dict[str, Any]) -> None:
+    async with cluster() as (_server, api):
+        informer = SharedInformer(ApiListerWatcher(api, PODS))
+        try:
+            await for_a_while(names["frozen"](informer))
+            assert gc.get_freeze_count() > 0
+        finally:
+            gc.unfreeze()
+        assert informer.health.synced
 
 
 @scenario("eviction: drain")

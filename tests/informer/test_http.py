@@ -40,6 +40,9 @@ class Content:
             raise self.error
         return b""
 
+    async def read(self, _: int) -> bytes:
+        return await self.readany()
+
 
 class Response:
     def __init__(self, *chunks: bytes, error: BaseException | None = None) -> None:
@@ -116,7 +119,7 @@ async def test_linear_time() -> None:
     chunks = cut(data, [1024] * 3072)[::-1]
 
     class Fast:
-        async def readany(self) -> bytes:
+        async def read(self, _: int) -> bytes:
             return chunks.pop() if chunks else b""
 
     response = Response()
@@ -153,7 +156,7 @@ async def test_endless_line() -> None:
     chunk = b"x" * 65536
 
     class Endless:
-        async def readany(self) -> bytes:
+        async def read(self, _: int) -> bytes:
             return bytes(chunk)
 
     response = Response()

@@ -38,3 +38,25 @@ def test_first_slice_begins_when_it_is_made():
     slices = Slices(0.004, every=1, clock=lambda: now[0])
     now[0] = 5.004
     assert slices.due()
+
+
+async def test_shares_its_time_with_others_who_work_on_the_same_loop():
+    lengths: list[float] = []
+
+    async def work() -> None:
+        now = [0.0]
+        slices = Slices(0.004, every=1, clock=lambda: now[0])
+        for _ in range(3):
+            await slices.breathe()
+        while not slices.due():
+            now[0] += 0.0001
+        lengths.append(now[0])
+        await slices.breathe()
+
+    await work()
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(4):
+            tasks.create_task(work())
+    alone, *together = lengths
+    assert alone >= 0.0039
+    assert together[0] <= 0.0011

@@ -151,6 +151,9 @@ async def test_store_is_final_before_handlers():
     seen = []
 
     class Spy:
+        def begin(self, items):
+            self.put(items, initial_sync=True)
+
         def put(self, notes, *, initial_sync=False):
             for note in notes:
                 name = "a" if isinstance(note, Item) else note.key.rpartition("/")[2]

@@ -149,6 +149,51 @@ def test_split_event(line: bytes, kind: str, raw: bytes) -> None:
     assert (got[0], bytes(got[1])) == (kind, raw)
 
 
+OBJECT = b'{"metadata":{"name":"a"}}'
+
+
+@pytest.mark.parametrize(
+    ("line", "guess"),
+    [
+        (b'{"type":"MODIFIED","object":' + OBJECT + b"}", OBJECT),
+        (b'{"type":"ADDED","object":' + OBJECT + b"}", OBJECT),
+        (b'{"type":"DELETED","object":' + OBJECT + b"}", None),
+        (b'{"type":"ADDED","object":' + OBJECT + b"}\r", None),
+        (b'{"type": "ADDED","object":' + OBJECT + b"}", None),
+        (b'{"object":' + OBJECT + b',"type":"ADDED"}', None),
+        (b'{"type":"ADDED","object":null}', None),
+    ],
+)
+def test_guess_object(line: bytes, guess: bytes | None) -> None:
+    """When a line looks as the API server writes it, its object should be cut out; of any other nothing is guessed."""
+    assert _wire.guess_object(line) == guess
+
+
+PIECES = [
+    b'{"type":"ADDED","object":',
+    b'{"type":"MODIFIED","object":',
+    OBJECT,
+    b"{}",
+    b"{",
+    b"}",
+    b"}}",
+    b',"x":',
+    b'"',
+    b" ",
+    b"1",
+]
+
+
+@given(st.sampled_from(PIECES[:2]), st.lists(st.sampled_from(PIECES), max_size=6))
+def test_any_guess(opening: bytes, pieces: list[bytes]) -> None:
+    """When a guessed object can be read, it should be what splitting the line gives."""
+    line = b"".join((opening, *pieces))
+    guess = _wire.guess_object(line)
+    if guess is not None and _wire.read_head(guess) is not None:
+        kind, raw = _wire.split_event(line)
+        assert (kind.encode() in opening, bytes(raw)) == (True, guess)
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 from kubernetes_asyncio.client import ApiException
 
-from informer import ApiListerWatcher, Removed, Resource
+from informer import ApiListerWatcher, KubeObject, ListerWatcher, ListOptions, Page, Removed, Resource
 from tests.real.clusters import CRDS, MERGE, Cluster
 from tests.real.servers import OwnServer, own_server
 from tests.real.watching import PATIENCE, Counting, Followed, followed, on_server, until
@@ -110,7 +110,7 @@ async def test_killed(server: OwnServer, cluster: Cluster) -> None:
         await until(lambda: len(done) > MANY / 3, seconds=PATIENCE)
         server.kill()
         await seen.failing("Connect")
-        assert seen.informer.lister.get(f"w{MANY - 1:04}", namespace=namespace), "it can still be read"
+        assert seen.informer.lister.get(f"w{MANY - 1:04}", namespace=namespace).uid, "it can still be read"
         await server.start()
         await writing
         await seen.in_step(cluster.client)
@@ -200,6 +200,20 @@ async def test_other_flags(server: OwnServer, cluster: Cluster) -> None:
         assert seen.api.begun["list"] <= 2
 
 
+class SlowPages:
+    """Takes its time between the pages of a LIST, so that they are not done within a second."""
+
+    def __init__(self, inner: ListerWatcher[KubeObject]) -> None:
+        self._inner = inner
+        self.resource = inner.resource
+        self.watch = inner.watch
+
+    async def list(self, options: ListOptions, /) -> Page[KubeObject]:
+        page = await self._inner.list(options)
+        await asyncio.sleep(0.4 if page.continue_token else 0)
+        return page
+
+
 async def test_compacted_every_second(server: OwnServer, cluster: Cluster) -> None:
     """When etcd is compacted every second under a load of writes, an open watch should go on, and a LIST in pages end."""
     if server.api.flags != "--watch-cache=false":  # pages come from etcd itself then
@@ -224,10 +238,11 @@ async def test_compacted_every_second(server: OwnServer, cluster: Cluster) -> No
     async with informer_of(cluster, widgets) as seen:
         trouble = [asyncio.create_task(one) for one in (compact(), write())]
         try:
-            for _ in range(3):
-                async with informer_of(cluster, widgets) as fresh:
-                    assert fresh.informer.health.state == "live"
-                    await asyncio.sleep(2)
+            api = Counting(await cluster.api_client())
+            async with followed(SlowPages(ApiListerWatcher(api, widgets)), api) as fresh:
+                assert len(fresh.informer.lister) == MANY
+                assert api.statuses[410] >= 1, "its continue tokens did expire"
+                assert api.begun["list"] <= 3
         finally:
             for one in trouble:
                 one.cancel()
