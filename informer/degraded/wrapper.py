@@ -214,10 +214,7 @@ class DegradedListerWatcher(Generic[T_co]):
     async def _judge_events(
         self, events: AsyncIterator[Event[KubeObject]], collection: _Collection | None
     ) -> AsyncGenerator[Event[T_co], None]:
-        slices = Slices()
-        async for event in events:
-            if slices.due():
-                await slices.breathe()
+        async for event in events:  # one for each that is asked for: whoever asks for many has slices of its own
             if isinstance(event, (Item, Withheld)):  # no union, which would be made anew for each event
                 judged = self._judge(event)
                 if isinstance(judged, Withheld):

@@ -96,7 +96,7 @@ async def test_f10_reading_is_linear() -> None:
     class Content:
         chunks = iter(pieces(line, KIB))
 
-        async def readany(self) -> bytes:
+        async def read(self, _: int) -> bytes:
             return next(self.chunks, b"")
 
     class Response:

@@ -134,6 +134,9 @@ class Content:
         await asyncio.sleep(0)
         return self.chunks.pop(0) if self.chunks else b""
 
+    async def read(self, _: int) -> bytes:
+        return await self.readany()
+
     def at_eof(self) -> bool:
         return not self.chunks
 
