@@ -93,7 +93,9 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
     if not TYPE_CHECKING:  # a type checker refuses such an attribute by itself, and would then no longer
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(f"a KubeObject has no attribute {name!r}; a member of the object is read as obj[{name!r}]")
+            raise AttributeError(
+                f"a KubeObject has no attribute {name!r}; a member of the object is read as obj[{name!r}]"
+            )
 
     def __eq__(self, other: object) -> bool:
         return self.raw == other.raw if isinstance(other, KubeObject) else NotImplemented

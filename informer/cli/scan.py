@@ -70,7 +70,9 @@ async def _scan(
         report = await scan(source, checks=judges.all_checks(options.check, *more))
     _print(options.output, report, resource, namespace)
     if namespace is not None and not options.namespace and not (report.checked or report.unidentifiable):
-        print(f"note: {where(namespace)} has none, and no namespace was named; -A looks into all of them", file=sys.stderr)
+        print(
+            f"note: {where(namespace)} has none, and no namespace was named; -A looks into all of them", file=sys.stderr
+        )
     for note in _notes(report, presence, unjudged, judged=bool(options.check) or crd is not None):
         print(f"note: {note}", file=sys.stderr)
     return 1 if report.bad or report.unidentifiable else 0
