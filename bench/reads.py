@@ -74,7 +74,7 @@ async def reads(objects: int) -> dict[str, Any]:
     informer.add_index("node", lambda obj: (f"{int(obj.name[-4:]) % 500}",))
     async with informer:
         await informer.wait_for_sync()
-        lister, one, there, team = informer.lister, pods(1)[0], name(7), namespace(7)
+        lister, one, there, team = informer.lister, pods(1)[0], name(0), namespace(0)
         return {
             "get": per_call(lambda: lister.get(there, namespace=team)),
             "list of one namespace": per_call(lambda: lister.list(namespace=team)),

@@ -28,7 +28,9 @@ class Entry:
     state: Reason | Literal["cleared", "void"]
     due: float
     since: float  # of this state
-    touched: int
+    touched: (
+        int  # how many marks there were then; a count of touches would be a number object of its own for each entry
+    )
     attempts: int = 0  # refused in a row
     refusal: Refusal | None = None
     blocked_since: float | None = None

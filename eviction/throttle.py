@@ -94,7 +94,7 @@ class EvictionThrottle:
         # Every entry of the table is in here once, besides void ones on their way out.
         self._queue: deque[Entry] = deque()
         self._gate = OverloadGate()
-        self._sequence = 0
+        self._marks = 0
         self._last = clock()
         self._skew = 0.0
 
@@ -113,7 +113,7 @@ class EvictionThrottle:
             last = self._entries.get(key)
             if (denied := self._denied(key, last, now)) is not None:
                 return denied
-            entry = Entry(key, "in flight", now + max(RESERVATION, self._pacing.interval), now, self._next())
+            entry = Entry(key, "in flight", now + max(RESERVATION, self._pacing.interval), now, self._marks)
             if last is not None:
                 entry.attempts, entry.refusal, entry.blocked_since = last.attempts, last.refusal, last.blocked_since
                 last.state = "void"
@@ -150,7 +150,8 @@ class EvictionThrottle:
     def mark(self) -> int:
         """A moment, for `prune`: take it before listing."""
         with self._lock:
-            return self._next()
+            self._marks += 1
+            return self._marks - 1
 
     def prune(self, live: Collection[Hashable], /, *, mark: int) -> None:
         """Forget every key that is not alive, except those in flight and those touched after the mark.
@@ -185,7 +186,7 @@ class EvictionThrottle:
             self._gate.served(started=started)
             if entry.state == "in flight":
                 # It stays for a while, free to be taken, in case this very permit reports a refusal after all.
-                entry.state, entry.due, entry.since, entry.touched = "cleared", now, now, self._next()
+                entry.state, entry.due, entry.since, entry.touched = "cleared", now, now, self._marks
                 entry.attempts, entry.refusal, entry.blocked_since = 0, None, None
 
     def _refused(self, entry: Entry, refusal: Refusal, started: float) -> None:
@@ -226,7 +227,7 @@ class EvictionThrottle:
     # ------------------------------------------------------------------ under the lock
 
     def _arm(self, entry: Entry, now: float) -> None:
-        entry.state, entry.due, entry.since, entry.touched = "interval", now, now, self._next()
+        entry.state, entry.due, entry.since, entry.touched = "interval", now, now, self._marks
         entry.attempts += 1
         if entry.blocked_since is None:
             entry.blocked_since = now
@@ -271,10 +272,6 @@ class EvictionThrottle:
     def _remove(self, entry: Entry) -> None:
         entry.state = "void"
         del self._entries[entry.key]
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
 
     def _now(self) -> float:
         now = self._clock() + self._skew

@@ -1,0 +1,89 @@
+"""`bench`: that each row still runs and the figures come out; never what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from bench import plot, report, runs
+from bench.objects import FIRST_VERSION, template
+from bench.rows import FLOOR, LISTS, MAIN, Row
+from informer import KubeObject
+
+OURS = [row for row in (*MAIN, *LISTS) if row.spec["row"] in {"floor", "informer", "kubernetes-asyncio"}]
+
+
+@pytest.mark.parametrize("row", OURS, ids=lambda row: row.name)
+def test_every_row_that_needs_no_other_program_runs(row: Row):
+    """When a row is measured over a few objects, it should give costs per object and per event."""
+    with runs.serving(30, stream=row.spec.get("lists") == "streamed") as url:
+        figures = runs.once(row.spec, url=url, objects=30, events=40)
+    assert set(figures) == {"objects", "events"}
+    assert all(costs["cpu_us"] > 0 for costs in figures.values())
+
+
+@pytest.mark.parametrize("what", ["reads", "quarantined", "evictions"])
+def test_costs_per_call(what: str):
+    """When calls are measured, each should have a figure."""
+    figures = runs.once({"row": "calls", "what": what, "count": 5})
+    assert figures
+    assert all(isinstance(value, float) for value in figures.values())
+
+
+def test_a_row_that_fails_is_left_out_and_says_why():
+    """When a row cannot be measured, the others should be, and it should say why."""
+    broken = Row("broken", {"row": "informer", "decode": "no such decoder"})
+    results = runs.compare([FLOOR, broken], 10, 0, 1, lambda _: None)
+    assert ("per_object" in results[0], results[0]["note"]) == (True, "")
+    assert ("per_object" in results[1], "no such decoder" in results[1]["note"]) == (False, True)
+
+
+def test_objects_are_of_the_size_that_the_page_says():
+    """When an object is made, it should be a readable pod of about 5 kB."""
+    before, after = template(7)
+    pod = KubeObject.parse(b"%b%d%b" % (before, FIRST_VERSION, after))
+    assert 4_500 <= len(pod.raw) <= 5_500
+    assert pod.resource_version == f"{FIRST_VERSION}"
+
+
+def result(name: str, **more: Any) -> dict[str, Any]:
+    costs = {"cpu_us": 12.5, "x_floor": 1.25, "resident": 6000.0, "peak": 6100.0, "stall_ms": 4.0, "turn_ms": 3.0}
+    return {
+        "row": name,
+        "objects": 10,
+        "events": 10,
+        "runs": 1,
+        "note": "",
+        "per_object": costs,
+        "per_event": costs,
+    } | more
+
+
+def test_report_and_plot():
+    """When results are shown, there should be a line for each row, left out or not, and a well-formed plot."""
+    left_out = {"row": "client-go, dynamic", "objects": 10, "events": 10, "runs": 0, "note": "not here"}
+    rows = [result("floor: x"), result("KubeObject"), result("client-go, typed"), left_out]
+    calls = {"10": {"get": 0.5}, "1,000": {"get": 0.5, "list": 9.0}}
+    machine = {
+        "processor": "P<&>", "cores": 2, "python": "3.11", "versions": "x 1", "date": "2026-01-01",
+        "load_before": 0.1, "load_after": 0.2,
+    }  # fmt: skip
+    results = {"machine": machine, "main": rows, "lists": rows, "growth": rows, "import": 90.0}
+    results |= {"reads": calls, "quarantined": calls, "eviction": calls}
+    table = report.document(results)
+    assert "left out: not here" in table
+    assert table.count("| 10 | KubeObject |") == 3
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("| 10 |")}
+    assert len(widths) == 1
+    ET.fromstring(plot.svg(rows, "P<&>"))
+
+
+def test_the_page_shows_what_was_measured():
+    """When the page's table stands in the documentation, it should be what its JSON says."""
+    docs = Path(__file__).parents[2] / "docs"
+    results = json.loads((docs / "performance-results.json").read_text())
+    assert report.document(results) == (docs / "performance-table.txt").read_text()
