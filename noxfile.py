@@ -18,6 +18,8 @@ RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 SUPPORTED = ["3.11", "3.12", "3.13"]
 # `nox -s tests` asks for one Python and gets the one that is there; `nox -t all-pythons` adds the others that are installed.
 OTHERS = [version for version in SUPPORTED if version != RUNNING]
+# How long eight threads hammer the throttle; a plain `pytest` does it for one second.
+THREADS = {"EVICTION_HAMMER_SECONDS": os.environ.get("EVICTION_HAMMER_SECONDS", "5")}
 
 nox.options.sessions = ["tests", "lint", "types", "docs"]
 
@@ -34,7 +36,14 @@ def _pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = 
 def tests(session: nox.Session) -> None:
     """The tests that need no server, on the running Python and all of its cores."""
     _install(session, "tests", "types", "clients")
-    _pytest(session, "-m", "not real", "--numprocesses=auto")
+    _pytest(session, "-m", "not real", "--numprocesses=auto", env=THREADS)
+
+
+@nox.session(python=["3.13t", "3.14t"], tags=["free-threaded"])
+def threads(session: nox.Session) -> None:
+    """What threads do to the throttle and the cache, on a free-threaded Python, where one is installed."""
+    _install(session, "tests")
+    _pytest(session, "tests/eviction/test_throttle_model.py", "tests/informer/test_lister.py", env=THREADS)
 
 
 @nox.session(python=OTHERS, tags=["all-pythons"])
