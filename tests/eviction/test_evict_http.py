@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import Hashable
 
 import pytest
 from kubernetes_asyncio.client import ApiClient
@@ -14,23 +14,6 @@ from informer.testing import FakeApiServer, faults, match
 from informer.testing.eviction import BETA_BUDGETS, BUDGETS, PODS, FakeEvictions, budget
 
 K = RefusalKind
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
-    async with FakeApiServer([PODS, BUDGETS], bookmark_period=None) as server:
-        yield server
-
-
-@pytest.fixture
-def evictions(server: FakeApiServer) -> FakeEvictions:
-    return FakeEvictions(server)
-
-
-@pytest.fixture
-async def api(server: FakeApiServer) -> AsyncIterator[ApiClient]:
-    async with server.api_client() as client:
-        yield client
 
 
 def create(server: FakeApiServer, name: str, app: str = "web") -> PodRef:

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -31,23 +30,6 @@ from informer.testing.eviction import BUDGETS, PODS, FakeEvictions, budget
 from .evicting import BUDGET_TEXT, SEVERAL_TEXT, Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApiServer]:
-    async with FakeApiServer([PODS, BUDGETS], bookmark_period=None) as server:
-        yield server
-
-
-@pytest.fixture
-def evictions(server: FakeApiServer) -> FakeEvictions:
-    return FakeEvictions(server)
-
-
-@pytest.fixture
-async def api(server: FakeApiServer) -> AsyncIterator[ApiClient]:
-    async with server.api_client() as client:
-        yield client
 
 
 def create(server: FakeApiServer, name: str, app: str) -> PodRef:

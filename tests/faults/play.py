@@ -33,8 +33,7 @@ from informer import (
 from informer.testing import End, FakeApiServer, faults, match
 from informer.testing.faults import Exchange, Fault, Proceed
 from tests.informer.kit import TIMEOUT_CHECK, WIDGETS, Replay, short
-
-from .logs import keeping
+from tests.logs import keeping
 
 Flavour: TypeAlias = Literal["good", "bad", "broken", "nameless"]
 """`bad`: a check refuses it. `broken`: its bytes are no JSON. `nameless`: it has no key."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from attrs import define
@@ -30,25 +28,3 @@ class Log:
 
     def clear(self) -> None:
         self.caplog.clear()
-
-
-class _Keep(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
-@contextmanager
-def keeping(name: str) -> Iterator[list[logging.LogRecord]]:
-    """A logger's records, unformatted, and kept from pytest: it would keep every one as text and format every traceback."""
-    logger, keep = logging.getLogger(name), _Keep()
-    logger.addHandler(keep)
-    logger.propagate = False
-    try:
-        yield keep.records
-    finally:
-        logger.propagate = True
-        logger.removeHandler(keep)

@@ -13,8 +13,8 @@ import kubernetes_asyncio.client  # noqa: F401  # its 30 MB are not what is meas
 
 from informer import Quarantine
 from informer.testing.faults import Wait
+from tests.logs import keeping
 
-from .logs import keeping
 from .world import EV, L, W, World
 
 GOOD, BAD, ROUNDS = 2000, 20, 200

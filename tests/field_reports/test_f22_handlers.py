@@ -18,8 +18,8 @@ from informer import Added, Change, DegradedListerWatcher, InformerOptions, Kube
 from informer.testing import FakeListerWatcher
 from informer.testing.faults import End, Wait
 from informer.testing.virtual import VirtualTimeLoop, run
+from tests.logs import keeping
 
-from .logs import keeping
 from .world import EV, SILENT, WIDGETS, Follower, L, W, World, decode_widget
 
 KEYS, EVENTS = 100, 10_000

@@ -25,7 +25,7 @@ from informer import (
     checks,
 )
 from informer.testing.virtual import run
-from tests.faults.logs import keeping
+from tests.logs import keeping
 
 from .bytes import NASTY, NASTY_TEXT, POISON, WIDGETS, Client, Response, item, page
 

@@ -18,7 +18,7 @@ class _Keep(logging.Handler):
 
 @contextmanager
 def keeping(name: str) -> Iterator[list[logging.LogRecord]]:
-    """The records of a logger inside the block, unformatted."""
+    """The records of a logger inside the block, unformatted, and kept from pytest."""
     logger, keep = logging.getLogger(name), _Keep()
     logger.addHandler(keep)
     logger.propagate = False
