@@ -142,14 +142,14 @@ class Reflector(Generic[T]):
                 raise
             # Not this task was cancelled, but what it waited for: a client does that to its waiters when it is closed.
             message = f"{phase.verb} {self._course.name}: the request was cancelled by its client"
-            cancelled = ApiError(message, reason="Cancelled")
-            self._recorder.request(phase.verb, _outcome(cancelled))
-            return self._course.refused(self._phase, cancelled)
-        except Exception as error:  # noqa: BLE001 - a source may be anybody's code; it is logged and tried again
-            self._recorder.request(phase.verb, _outcome(error))
-            return self._course.refused(self._phase, error)
-        self._recorder.request(phase.verb, "ok" if after.error is None else _outcome(after.error))
-        return after
+            error: Exception = ApiError(message, reason="Cancelled")
+        except Exception as raised:  # noqa: BLE001 - a source may be anybody's code; it is logged and tried again
+            error = raised
+        else:
+            self._recorder.request(phase.verb, "ok" if after.error is None else _outcome(after.error))
+            return after
+        self._recorder.request(phase.verb, _outcome(error))
+        return self._course.refused(self._phase, error)
 
     async def _fail(self, error: Exception) -> None:
         delay = self._backoff.next(error.retry_after if isinstance(error, ApiError) else None)
