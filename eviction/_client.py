@@ -8,6 +8,12 @@ from __future__ import annotations
 import inspect
 from typing import Any, Protocol
 
+from eviction import _redirects
+
+# What aiohttp says, each depending on how far it was, when a session is closed before a request has its connection. Whoever gives
+# a client another certificate does so, and it is no bug then.
+_CLOSED_UNDER_WAY = (AssertionError, AttributeError, RuntimeError)
+
 
 class CallsApi(Protocol):
     """What is used of a client: `kubernetes_asyncio.client.ApiClient` or `kubernetes.aio.client.ApiClient`."""
@@ -17,7 +23,7 @@ class CallsApi(Protocol):
 
 
 async def send(api_client: Any, method: str, path: str, *, timeout: float, **request: Any) -> Any:  # noqa: ASYNC109
-    """The aiohttp response whatever its status, unread; it is the caller's to release or close.
+    """The aiohttp response whatever its status, unread; it is the caller's to release or close. Only a redirect is none.
 
     Neither client repeats a POST: kubernetes-asyncio nothing at all, the official one what is safe to repeat
     (`configuration.retries`).
@@ -31,16 +37,30 @@ async def send(api_client: Any, method: str, path: str, *, timeout: float, **req
 
     Raises:
         TypeError: The client is the official package's other one, which blocks.
+        RedirectedError: The answer is a redirect, which is not followed.
+        ConnectionResetError: The client got another session meanwhile.
     """
     request["auth_settings"] = ["BearerToken"]
     serialize = getattr(api_client, "param_serialize", None)
-    if serialize is None:
-        # The client would decode an error's body as strict UTF-8 and lose the refusal over a bad byte.
-        return await api_client.call_api(path, method, **request, _preload_content=False, _request_timeout=timeout)
-    if not inspect.iscoroutinefunction(serialize):
+    if serialize is not None and not inspect.iscoroutinefunction(serialize):
         raise TypeError(
             f"{type(api_client).__module__}.{type(api_client).__qualname__} blocks the event loop; use"
             " kubernetes.aio.client.ApiClient of the same package, or kubernetes_asyncio.client.ApiClient"
         )
-    wrapped = await api_client.call_api(*await serialize(method, path, **request), _request_timeout=timeout)
-    return wrapped.response
+    session = getattr(api_client, "rest_client", None)
+    try:
+        with _redirects.refused(api_client):
+            if serialize is not None:
+                ready = await serialize(method, path, **request)
+                response = (await api_client.call_api(*ready, _request_timeout=timeout)).response
+            else:
+                # The client would decode an error's body as strict UTF-8 and lose the refusal over a bad byte.
+                response = await api_client.call_api(
+                    path, method, **request, _preload_content=False, _request_timeout=timeout
+                )
+    except _CLOSED_UNDER_WAY as error:
+        if getattr(api_client, "rest_client", None) is session:
+            raise
+        raise ConnectionResetError("the client's session was replaced while the request was under way") from error
+    _redirects.require_direct(response)
+    return response

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from eviction import _client
 from eviction._answer import Answer, of_response
 from eviction._client import CallsApi
+from eviction._redirects import RedirectedError
 
 V1: Final = "policy/v1"
 V1BETA1: Final = "policy/v1beta1"
@@ -24,16 +25,22 @@ async def request(
     query: Sequence[tuple[str, str]] = (),
     body: Any = None,
 ) -> tuple[int, Any, bytes]:
-    """Status, headers and body of one answer, whatever its status. Never sent twice: the client retries no POST."""
-    response = await _client.send(
-        api_client,
-        method,
-        path,
-        timeout=timeout,
-        query_params=list(query),
-        header_params={"Accept": "application/json", "Content-Type": "application/json"},
-        body=body,
-    )
+    """Status, headers and body of one answer, whatever its status. Never sent twice: the client retries no POST.
+
+    A redirect is not followed: of a POST a GET could become, and of a login page's 200 an eviction that never was.
+    """
+    try:
+        response = await _client.send(
+            api_client,
+            method,
+            path,
+            timeout=timeout,
+            query_params=list(query),
+            header_params={"Accept": "application/json", "Content-Type": "application/json"},
+            body=body,
+        )
+    except RedirectedError as redirect:
+        return redirect.status, {}, str(redirect).encode()
     try:
         content: bytes = await response.read()
     except BaseException:

@@ -9,7 +9,12 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from informer import _redirects
+
 AUTH = ("BearerToken",)
+# What aiohttp says, each depending on how far it was, when a session is closed before a request has its connection. Whoever gives
+# a client another certificate does so, and it is no bug then.
+_CLOSED_UNDER_WAY = (AssertionError, AttributeError, RuntimeError)
 
 
 def require_usable(api: Any) -> None:
@@ -42,7 +47,7 @@ async def send(
     timeout: Any,  # noqa: ASYNC109 - handed to the client, which then closes the connection as well
     body: Any = None,
 ) -> Any:
-    """The aiohttp response whatever its status, unread; it is the caller's to release or close.
+    """The aiohttp response whatever its status, unread; it is the caller's to release or close. Only a redirect is none.
 
     Args:
         api: the client.
@@ -52,6 +57,10 @@ async def send(
         headers: beside those of the client.
         timeout: an `aiohttp.ClientTimeout`, or seconds for the whole request.
         body: what is sent as JSON.
+
+    Raises:
+        RedirectedError: the answer is a redirect, which is not followed.
+        ConnectionResetError: the client got another session meanwhile.
     """
     request: dict[str, Any] = {
         "query_params": list(query.items()),
@@ -59,10 +68,20 @@ async def send(
         "body": body,
         "auth_settings": list(AUTH),
     }
-    if not hasattr(api, "param_serialize"):
-        return await api.call_api(path, method, **request, _preload_content=False, _request_timeout=timeout)
-    wrapped = await api.call_api(*await api.param_serialize(method, path, **request), _request_timeout=timeout)
-    return wrapped.response
+    session = getattr(api, "rest_client", None)
+    try:
+        with _redirects.refused(api):
+            if hasattr(api, "param_serialize"):
+                ready = await api.param_serialize(method, path, **request)
+                response = (await api.call_api(*ready, _request_timeout=timeout)).response
+            else:
+                response = await api.call_api(path, method, **request, _preload_content=False, _request_timeout=timeout)
+    except _CLOSED_UNDER_WAY as error:
+        if getattr(api, "rest_client", None) is session:
+            raise
+        raise ConnectionResetError("the client's session was replaced while the request was under way") from error
+    _redirects.require_direct(response)
+    return response
 
 
 def refusal(error: BaseException) -> tuple[int, Mapping[str, str]] | None:
