@@ -1,6 +1,7 @@
 """The two clients a user may bring: kubernetes-asyncio's, and `kubernetes.aio` of the official package.
 
-Tests that take the `client` parameter run with both; with the official one they are skipped where it is not installed.
+Tests that take the `client` parameter run with both, and so do those in `tests/real`, see its conftest; with the official one
+they are skipped where it is not installed.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ def _installed(package: str) -> bool:
 
 
 CLIENTS = [
-    pytest.param("kubernetes_asyncio", id="kubernetes-asyncio"),
+    pytest.param("kubernetes_asyncio", id="kubernetes_asyncio"),
     pytest.param(
-        "kubernetes.aio", id="official", marks=pytest.mark.skipif(not _installed("kubernetes.aio"), reason=_MISSING)
+        "kubernetes.aio", id="kubernetes", marks=pytest.mark.skipif(not _installed("kubernetes.aio"), reason=_MISSING)
     ),
 ]
 

@@ -47,20 +47,26 @@ def shared_files() -> Path:
 
 @define(eq=False)
 class Cluster:
-    """A server named in INFORMER_TEST_KUBECONFIGS, and an administrator's client for it.
+    """A server named in INFORMER_TEST_KUBECONFIGS: what a test asks of it itself, and the clients it hands to the library.
 
     What a test creates has a group or a namespace of its own, so tests do not disturb each other, nor a user's cluster.
+
+    Attributes:
+        package: whose clients are handed to the library. The test's own requests go through kubernetes-asyncio's always.
+        client: one of them, with all rights.
     """
 
     kubeconfig: Path
     serves_core: bool
-    client: ApiClient
+    package: str
+    _admin: ApiClient
+    client: Any
     _clients: list[Any] = field(factory=list, init=False)
     _made: list[tuple[Resource, str]] = field(factory=list, init=False)
 
-    async def api_client(self, context: str | None = None, *, package: str = "kubernetes_asyncio") -> Any:
-        """A client of its own, for another context, of another package or to be cut off; closed at the end of the test."""
-        made = await open_configured(package, str(self.kubeconfig), context)
+    async def api_client(self, context: str | None = None) -> Any:
+        """A client of its own, for another context or to be cut off; closed at the end of the test."""
+        made = await open_configured(self.package, str(self.kubeconfig), context)
         self._clients.append(made)
         return made
 
@@ -70,7 +76,7 @@ class Cluster:
             await self.delete(resource, name)
             if resource is CRDS:
                 await self._gone(name)
-        for made in (*self._clients, self.client):
+        for made in (*self._clients, self.client, self._admin):
             await made.close()
 
     # ------------------------------------------------------------------ requests
@@ -84,22 +90,31 @@ class Cluster:
             ApiException: the server refused.
         """
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body is not None else {})
-        response = await self.client.call_api(
-            path, method, header_params=headers, body=body, auth_settings=["BearerToken"], _preload_content=False
+        return json.loads(await self._send(method, path, header_params=headers, body=body))
+
+    async def metrics(self) -> str:
+        """What the server counts of itself, as Prometheus reads it."""
+        return await self._send("GET", "/metrics")
+
+    async def _send(self, method: str, path: str, **request: Any) -> str:
+        response = await self._admin.call_api(
+            path, method, **request, auth_settings=["BearerToken"], _preload_content=False
         )
-        text = await response.read()
+        text: str = (await response.read()).decode()
         if response.status >= 300:
-            raise ApiException(status=response.status, reason=text.decode())
-        return json.loads(text)
+            raise ApiException(status=response.status, reason=text)
+        return text
 
     async def create(self, resource: Resource, obj: Mapping[str, Any]) -> dict[str, Any]:
         """POST; kind and apiVersion are filled in."""
         group_version = f"{resource.group}/{resource.version}" if resource.group else resource.version
         whole = {"apiVersion": group_version, "kind": resource.kind, **obj}
-        return await self.request("POST", resource.path(obj["metadata"].get("namespace")), whole)
+        made: dict[str, Any] = await self.request("POST", resource.path(obj["metadata"].get("namespace")), whole)
+        return made
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> dict[str, Any]:
-        return await self.request("GET", resource.path(namespace, name))
+        found: dict[str, Any] = await self.request("GET", resource.path(namespace, name))
+        return found
 
     async def patch(
         self,
@@ -112,7 +127,10 @@ class Cluster:
     ) -> dict[str, Any]:
         """A JSON patch when it is a list, else a merge patch."""
         path = resource.path(namespace, name) + (f"/{subresource}" if subresource else "")
-        return await self.request("PATCH", path, patch, content_type=JSON_PATCH if isinstance(patch, list) else MERGE)
+        made: dict[str, Any] = await self.request(
+            "PATCH", path, patch, content_type=JSON_PATCH if isinstance(patch, list) else MERGE
+        )
+        return made
 
     async def delete(self, resource: Resource, name: str, *, namespace: str | None = None) -> None:
         """DELETE; it is fine when it is gone already."""
@@ -179,11 +197,19 @@ class Cluster:
         self._made.append((CRDS, crd["metadata"]["name"]))
         await self._served(resource)
 
+    async def discovered(self, resource: Resource) -> None:
+        """Wait until the server also names the custom resource to who asks what there is: discovery follows in its own time."""
+        await self._answers(f"/apis/{resource.group}")
+        await self._answers(f"/apis/{resource.group}/{resource.version}")
+
     async def _served(self, resource: Resource) -> None:
+        await self._answers(resource.path() + "?limit=1")
+
+    async def _answers(self, path: str) -> None:
         async with asyncio.timeout(60):
             while True:
                 try:
-                    await self.request("GET", resource.path() + "?limit=1")
+                    await self.request("GET", path)
                 except ApiException as error:
                     if error.status not in {404, 429, 500, 503}:
                         raise
@@ -214,6 +240,17 @@ class Cluster:
         if not script.exists():
             pytest.skip(f"{script} is not there")
         return RealApi(script, directory, "core" if self.serves_core else "crd")
+
+
+@asynccontextmanager
+async def cluster_of(kubeconfig: Path, *, core: bool, package: str) -> AsyncIterator[Cluster]:
+    """The server of this kubeconfig, for one test; what is made of it is removed afterwards."""
+    clients = [await open_configured(one, str(kubeconfig)) for one in ("kubernetes_asyncio", package)]
+    made = Cluster(kubeconfig, core, package, *clients)
+    try:
+        yield made
+    finally:
+        await made.close()
 
 
 @frozen

@@ -1,6 +1,8 @@
 """Fixtures for tests against real API servers: those whose kubeconfigs INFORMER_TEST_KUBECONFIGS names.
 
 Without it every test here is skipped, and says so. A server that is named and does not answer is a failure, not a skip.
+
+Every test runs once with each client that a user may bring, unless `WITHOUT_A_CLIENT` says why not.
 """
 
 from __future__ import annotations
@@ -14,9 +16,18 @@ import pytest
 from kubernetes_asyncio.client import ApiException
 from kubernetes_asyncio.config import new_client_from_config
 
-from tests.real.clusters import Cluster, kubeconfigs
+from tests.clients import CLIENTS
+from tests.real.clusters import Cluster, cluster_of, kubeconfigs
 
 _NONE_NAMED = "INFORMER_TEST_KUBECONFIGS names no kubeconfig of a real API server"
+
+WITHOUT_A_CLIENT = {
+    "test_cli_real.py": "the command line makes its own client",
+    "test_rules_refuse_what_checks_find": "of the library only checks and the command line take part",
+    "test_the_policy_lets_unchanged_values_pass": "of the library only the command line takes part",
+    "test_every_word_of_a_schema": "of the library only checks take part",
+}
+"""The modules and tests that hand no client to the library, and why; they run once."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -26,6 +37,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("kubeconfig", files, ids=[file.parent.name for file in files])
         else:
             metafunc.parametrize("kubeconfig", [pytest.param(None, marks=pytest.mark.skip(reason=_NONE_NAMED))])
+    names = {metafunc.definition.path.name, metafunc.function.__name__}
+    if "package" in metafunc.fixturenames and not names & WITHOUT_A_CLIENT.keys():
+        metafunc.parametrize("package", CLIENTS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,13 +76,10 @@ def _find(*, core: bool) -> Path:
     pytest.skip(f"no server of INFORMER_TEST_KUBECONFIGS {what}")
 
 
-async def _cluster(kubeconfig: Path, *, core: bool) -> AsyncIterator[Cluster]:
-    client = await new_client_from_config(str(kubeconfig), persist_config=False)
-    cluster = Cluster(kubeconfig, core, client)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
+@pytest.fixture
+def package() -> str:
+    """Whose `ApiClient` is handed to the library."""
+    return "kubernetes_asyncio"
 
 
 @pytest.fixture
@@ -90,21 +101,21 @@ def serves_core(kubeconfig: Path) -> bool:
 
 
 @pytest.fixture
-async def cluster(kubeconfig: Path, serves_core: bool) -> AsyncIterator[Cluster]:
+async def cluster(kubeconfig: Path, serves_core: bool, package: str) -> AsyncIterator[Cluster]:
     """Each server in turn."""
-    async for made in _cluster(kubeconfig, core=serves_core):
+    async with cluster_of(kubeconfig, core=serves_core, package=package) as made:
         yield made
 
 
 @pytest.fixture
-async def core(core_kubeconfig: Path) -> AsyncIterator[Cluster]:
+async def core(core_kubeconfig: Path, package: str) -> AsyncIterator[Cluster]:
     """The server with core/v1."""
-    async for made in _cluster(core_kubeconfig, core=True):
+    async with cluster_of(core_kubeconfig, core=True, package=package) as made:
         yield made
 
 
 @pytest.fixture
-async def crd(crd_kubeconfig: Path) -> AsyncIterator[Cluster]:
+async def crd(crd_kubeconfig: Path, package: str) -> AsyncIterator[Cluster]:
     """The server of custom resources."""
-    async for made in _cluster(crd_kubeconfig, core=False):
+    async with cluster_of(crd_kubeconfig, core=False, package=package) as made:
         yield made

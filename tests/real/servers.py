@@ -18,10 +18,9 @@ from typing import Any
 from urllib.request import urlopen
 
 from attrs import define, evolve
-from kubernetes_asyncio.config import new_client_from_config
 
 from informer import ApiListerWatcher, ListOptions, Resource
-from tests.real.clusters import Cluster, RealApi, shared_files
+from tests.real.clusters import Cluster, RealApi, cluster_of, shared_files
 
 OBJECTS_PER_WRITE = 100
 """etcd takes 128 operations in one transaction."""
@@ -76,15 +75,14 @@ class OwnServer:
         copy.rename(self.directory / "etcd")
 
     @asynccontextmanager
-    async def cluster(self) -> AsyncIterator[Cluster]:
-        """An administrator's client. What is made stays: the server goes with it."""
-        client = await new_client_from_config(str(self.directory / "kubeconfig"), persist_config=False)
-        made = Cluster(self.directory / "kubeconfig", self.api.kind == "core", client)
-        try:
-            yield made
-        finally:
-            made._made.clear()
-            await made.close()
+    async def cluster(self, package: str = "kubernetes_asyncio") -> AsyncIterator[Cluster]:
+        """As the fixtures have it. What is made stays: the server goes with it."""
+        file = self.directory / "kubeconfig"
+        async with cluster_of(file, core=self.api.kind == "core", package=package) as made:
+            try:
+                yield made
+            finally:
+                made._made.clear()
 
     async def fill(self, cluster: Cluster, resource: Resource, namespace: str, count: int) -> None:
         """So many objects `w0000` …, written into etcd by the hundred: over HTTP they would take longer than the tests."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -24,6 +25,7 @@ from informer import (
     SyncError,
     WatchOptions,
 )
+from informer._client import send
 from tests.real.clusters import Cluster
 from tests.real.servers import OwnServer, own_server
 from tests.real.watching import PATIENCE, Counting, followed
@@ -51,8 +53,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
 
 
 @pytest.fixture
-async def cluster(server: OwnServer) -> AsyncIterator[Cluster]:
-    async with server.cluster() as made:
+async def cluster(server: OwnServer, package: str) -> AsyncIterator[Cluster]:
+    async with server.cluster(package) as made:
         yield made
 
 
@@ -122,7 +124,14 @@ def rotate(directory: Path, token: str) -> None:
         "openssl req -new -key server.key -subj /CN=kube-apiserver -out server.csr",
         "openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 30 -extfile names -out server.crt",
     ):
-        subprocess.run(command.split(), cwd=pki, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        subprocess.run(command.split(), cwd=pki, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=60)
+
+
+def admin_token(directory: Path) -> str:
+    """The one that the server accepts of the administrator."""
+    tokens = (directory / "pki" / "tokens.csv").read_text().splitlines()
+    (line,) = [line for line in tokens if line.split(",")[1] == "admin"]
+    return line.partition(",")[0]
 
 
 async def test_rotated(server: OwnServer, cluster: Cluster) -> None:
@@ -131,19 +140,17 @@ async def test_rotated(server: OwnServer, cluster: Cluster) -> None:
     """
     widgets, namespace = await cluster.widgets(), await cluster.namespace()
     await put(cluster, widgets, namespace, "a", "b")
-    client = await cluster.api_client("admin-token")
-    client.configuration.refresh_api_key_hook = None  # which would read the kubeconfig
-    old = await cluster.api_client("admin-token")
-    old.configuration.refresh_api_key_hook = None
+    client, old = await cluster.api_client("admin-token"), await cluster.api_client("admin-token")
+    for one in (client, old):
+        one.configuration.refresh_api_key_hook = None  # which would read the kubeconfig
+        one.configuration.api_key["BearerToken"] = f"Bearer {admin_token(server.directory)}"
     fetched: list[str] = []
 
     async def fetch() -> None:
-        (line,) = [
-            line for line in (server.directory / "pki" / "tokens.csv").read_text().splitlines() if ",admin," in line
-        ]
-        fetched.append(line.partition(",")[0])
+        fetched.append(admin_token(server.directory))
         client.configuration.api_key["BearerToken"] = f"Bearer {fetched[-1]}"
 
+    new = f"token-{uuid.uuid4().hex}"
     fresh, stale = Counting(client), Counting(old)
     async with (
         followed(ApiListerWatcher(fresh, widgets, on_unauthorized=fetch), fresh) as seen,
@@ -151,13 +158,13 @@ async def test_rotated(server: OwnServer, cluster: Cluster) -> None:
     ):
         await seen.in_step(cluster.client)
         server.kill()
-        await asyncio.to_thread(rotate, server.directory, "admin-token-2")
+        await asyncio.to_thread(rotate, server.directory, new)
         await seen.failing("Connect")
         await server.start()
         await cluster.delete(widgets, "a", namespace=namespace)
         await put(cluster, widgets, namespace, "c")
         await seen.in_step(cluster.client)
-        assert fetched == ["admin-token-2"] * fresh.statuses[401]
+        assert fetched == [new] * fresh.statuses[401]
         assert fresh.statuses[401] == 1
         assert seen.states[-3:] == ["live", "failing", "live"]
         await left_behind.failing("401 Unauthorized")
@@ -165,7 +172,7 @@ async def test_rotated(server: OwnServer, cluster: Cluster) -> None:
         left_behind.asked_little()
 
 
-LEVEL = {
+LEVEL: dict[str, Any] = {
     "metadata": {"name": "narrow"},
     "spec": {"type": "Limited", "limited": {"assuredConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}},
 }
@@ -187,12 +194,8 @@ FLOW_SCHEMA["spec"]["rules"][0]["resourceRules"][0]["clusterScope"] = True
 
 async def hold(client: Any, resource: Resource) -> Any:
     """Ask for a LIST that no socket's buffers hold, and read nothing of it: the server is busy with it meanwhile."""
-    return await client.call_api(
-        resource.path(),
-        "GET",
-        header_params={"Accept-Encoding": "identity"},
-        auth_settings=["BearerToken"],
-        _preload_content=False,
+    return await send(
+        client, "GET", resource.path(), query={}, headers={"Accept-Encoding": "identity"}, timeout=PATIENCE
     )
 
 
@@ -230,5 +233,7 @@ async def test_overloaded(cluster: Cluster) -> None:
         finally:
             for response in held:
                 response.close()
+            await cluster.delete(SCHEMAS, FLOW_SCHEMA["metadata"]["name"])
+            await cluster.delete(LEVELS, LEVEL["metadata"]["name"])
         await running.in_step(cluster.client)
         assert running.states[running.states.index("live") :] == ["live"]

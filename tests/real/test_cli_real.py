@@ -78,6 +78,7 @@ async def test_names_of_built_in_kinds(core: Cluster) -> None:
 async def test_scan(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """When a real cluster holds a bad object, the scan should find it, and its command should mend it."""
     resource = await cluster.widgets()
+    await cluster.discovered(resource)
     namespace = await cluster.namespace()
     for name, timeout in (("good", "10m"), ("bad", "1")):
         spec = {"drainTimeout": timeout, "size": 5}
@@ -95,7 +96,7 @@ async def test_scan(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> Non
 async def test_scan_of_node_pools(crd: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """When the published NodePool CRD is in the cluster, its schema should be usable as it is, and rules be made for it."""
     pytest.importorskip("jsonschema")
-    await crd.nodepools()
+    await crd.discovered(await crd.nodepools())
     arguments = ("scan", "nodepools.hypershift.openshift.io", "-A", "--check", "duration:spec.nodeDrainTimeout")
     found = await run(crd, capsys, *arguments, "--crd-schema")
     assert found.code == 0
@@ -134,6 +135,7 @@ async def test_credentials(core: Cluster, capsys: pytest.CaptureFixture[str], tm
 async def test_watch(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     """When a real cluster changes, the watch should say so line by line."""
     resource = await cluster.widgets()
+    await cluster.discovered(resource)
     namespace = await cluster.namespace()
     arguments = ["watch", str(resource), "-n", namespace, "--check", "duration:spec.drainTimeout"]
     task = asyncio.create_task(execute(parse([*arguments, "--kubeconfig", str(cluster.kubeconfig)])))

@@ -12,7 +12,6 @@ import pytest
 
 from informer import InformerFactory, Resource, checks
 from informer.contrib.events import EventReporter
-from tests.clients import CLIENTS
 from tests.real.clusters import Cluster
 
 pytestmark = pytest.mark.real
@@ -41,19 +40,17 @@ async def _events(cluster: Cluster, namespace: str, count: int, *, uid: str = ""
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-async def test_kubectl_describe(core: Cluster, client: str) -> None:
+async def test_kubectl_describe(core: Cluster) -> None:
     """When an object cannot be read, `kubectl describe` should show why; after a restart the same Event counts up."""
     widgets, namespace = await core.widgets(), await core.namespace()
     metadata = {"name": "bad", "namespace": namespace}
     await core.create(widgets, {"metadata": metadata, "spec": {"timeout": "1"}})
     await core.create(widgets, {"metadata": {**metadata, "name": "good"}, "spec": {"timeout": "10m"}})
-    api = await core.api_client(package=client)
     for starts in (1, 2):
-        async with asyncio.timeout(60), InformerFactory(api) as factory:
+        async with asyncio.timeout(60), InformerFactory(core.client) as factory:
             factory.informer(widgets, namespace=namespace, checks=[checks.duration("spec.timeout")])
             await factory.wait_for_sync(timeout=30)
-            async with EventReporter(api, *factory.quarantines(), component="widgets", instance="widgets-0"):
+            async with EventReporter(core.client, *factory.quarantines(), component="widgets", instance="widgets-0"):
                 (event,) = await _events(core, namespace, starts)
         assert event["count"] == starts
     kind = f"{widgets.plural}.{widgets.version}.{widgets.group}"

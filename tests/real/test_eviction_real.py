@@ -87,9 +87,7 @@ class World:
 
     async def evictions(self) -> int:
         """Eviction requests the server has answered in its life, by its own count."""
-        client = self.cluster.client
-        response = await client.call_api("/metrics", "GET", auth_settings=["BearerToken"], _preload_content=False)
-        text = (await response.read()).decode()
+        text = await self.cluster.metrics()
         lines = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
         counted = [line for line in lines if 'resource="pods"' in line and 'subresource="eviction"' in line]
         return sum(int(float(re.split(r"\s+", line)[-1])) for line in counted)

@@ -34,6 +34,7 @@ from informer import (
     WatchOptions,
     checks,
 )
+from tests.processes import finished
 from tests.real.clusters import Cluster, shared_files
 from tests.real.watching import Counting, until
 
@@ -106,7 +107,7 @@ async def run_in_shell(command: str, environment: Mapping[str, str]) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output, _ = await process.communicate()
+    output, _ = await finished(process)
     assert process.returncode == 0, f"{command}\n{output.decode()}"
 
 
@@ -199,7 +200,7 @@ async def test_beside_client_go(crd: Cluster) -> None:
     async with InformerFactory(crd.client) as factory:
         pools = factory.informer(resource, checks=DURATIONS)
         await factory.wait_for_sync(timeout=10)
-        output, _ = await process.communicate()
+        output, _ = await finished(process)
         assert pools.health.state == "live"
         assert {o.key for o in pools.lister.list()} == {f"{prefix}-{n % 5}/pool-{n:03}" for n in range(20) if n != 3}
     text = output.decode()
@@ -301,7 +302,7 @@ async def test_outage(core: Cluster) -> None:
         with api.cut_off():
             async with realapi.down():
                 await until(lambda: informer.health.state == "failing")
-                assert informer.lister.get("goes", namespace=namespace), "the last known state can still be read"
+                assert informer.lister.get("goes", namespace=namespace).uid, "the last known state can still be read"
             await core.patch(widgets, "changes", {"spec": {"n": 2}}, namespace=namespace)
             await core.delete(widgets, "goes", namespace=namespace)
             await core.create(widgets, {"metadata": {"name": "new", "namespace": namespace}, "spec": {"n": 1}})

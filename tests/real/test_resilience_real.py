@@ -24,6 +24,7 @@ pytestmark = pytest.mark.real
 
 MANY = 5000
 WRITERS = 8
+WITHOUT_CACHE = "--watch-cache=false"
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +37,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
 
 
 @pytest.fixture
-async def cluster(server: OwnServer) -> AsyncIterator[Cluster]:
-    async with server.cluster() as made:
+async def cluster(server: OwnServer, package: str) -> AsyncIterator[Cluster]:
+    async with server.cluster(package) as made:
         yield made
 
 
@@ -95,6 +96,13 @@ async def change(
     async with asyncio.TaskGroup() as tasks:
         for _ in range(WRITERS):
             tasks.create_task(write())
+
+
+async def started(server: OwnServer, flags: str) -> None:
+    """The server with these flags: the test before may have left others."""
+    if server.api.flags != flags:
+        await server.stop()
+        await server.start(flags)
 
 
 async def test_killed(server: OwnServer, cluster: Cluster) -> None:
@@ -184,13 +192,14 @@ async def test_restored(
 
 async def test_other_flags(server: OwnServer, cluster: Cluster) -> None:
     """When a server comes back without its watch cache, an informer should go on, and a new one be complete, page by page."""
+    await started(server, "")
     widgets, namespace = await cluster.widgets(), await cluster.namespace()
     await server.fill(cluster, widgets, namespace, 1200)
     async with informer_of(cluster, widgets) as seen:
         await until(lambda: len(seen.informer.lister) == 1200, seconds=PATIENCE)
         await server.stop()
         await seen.failing("Connect")
-        await server.start("--watch-cache=false")
+        await server.start(WITHOUT_CACHE)
         await change(cluster, widgets, namespace, range(200), [])
         async with informer_of(cluster, widgets) as fresh:
             await fresh.in_step(cluster.client)
@@ -216,9 +225,7 @@ class SlowPages:
 
 async def test_compacted_every_second(server: OwnServer, cluster: Cluster) -> None:
     """When etcd is compacted every second under a load of writes, an open watch should go on, and a LIST in pages end."""
-    if server.api.flags != "--watch-cache=false":  # pages come from etcd itself then
-        await server.stop()
-        await server.start("--watch-cache=false")
+    await started(server, WITHOUT_CACHE)  # pages come from etcd itself then
     widgets, namespace = await cluster.widgets(), await cluster.namespace()
     await server.fill(cluster, widgets, namespace, MANY)
 

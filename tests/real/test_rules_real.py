@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -82,8 +81,9 @@ SPECS: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.fixture
-def printed(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
     async def run(cluster: Cluster, resource: Resource, *checks: str) -> Any:
+        await cluster.discovered(resource)
         arguments = ["scan", str(resource), "--kubeconfig", str(cluster.kubeconfig), "--print-rules", "-o", "json"]
         code = await asyncio.to_thread(main, [*arguments, *(word for check in checks for word in ("--check", check))])
         found = capsys.readouterr()
@@ -158,7 +158,7 @@ async def test_before_and_after_a_rule(crd: Cluster, printed: Any) -> None:
     # A bad write is refused, with the field and a reason that helps.
     with pytest.raises(ApiException) as refusal:
         await crd.create(resource, {"metadata": {"name": "new", "namespace": namespace}, "spec": {"drainTimeout": "2"}})
-    (cause,) = json.loads(refusal.value.reason)["details"]["causes"]
+    (cause,) = json.loads(refusal.value.reason or "")["details"]["causes"]
     assert cause["field"] == "spec.drainTimeout"
     assert "must be a duration, e.g. 10m" in cause["message"]
     with pytest.raises(ApiException):

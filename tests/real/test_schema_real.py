@@ -42,7 +42,8 @@ async def create_dry(cluster: Cluster, resource: Resource, namespace: str, body:
             except ApiException as error:
                 if error.status != 503:
                     assert error.status == 422, error.reason
-                    return json.loads(error.reason)["details"]["causes"]
+                    causes: list[dict[str, str]] = json.loads(error.reason or "")["details"]["causes"]
+                    return causes
                 await asyncio.sleep(0.1)
             else:
                 return None
@@ -72,7 +73,7 @@ def judged(check: checks.Check, resource: Resource, spec: Any) -> list[str]:
 async def test_every_word_of_a_schema(crd: Cluster) -> None:
     """When a spec is put to the server and to the check, both should name the same fields, for every word and format."""
     resource = await crd.widgets(schema=SPEC_SCHEMA)
-    check = checks.schema(crd_with(SPEC_SCHEMA))
+    check = checks.schema(crd_with({**SPEC_SCHEMA}))
     namespace = await crd.namespace()
     for spec, fields in CASES:
         said = await verdict(crd, resource, namespace, spec)
@@ -96,7 +97,8 @@ def published() -> dict[str, Any]:
     file = shared_files() / "data" / "nodepools.crd.yaml"
     if not file.exists():
         pytest.skip(f"{file} is not there")
-    return yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    crd: dict[str, Any] = yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return crd
 
 
 GOOD = {
@@ -152,4 +154,4 @@ async def test_objects_that_a_later_schema_rejects(crd: Cluster) -> None:
     # ... and a change of a bad field to something else that is bad is refused.
     with pytest.raises(ApiException) as refused:
         await crd.patch(NODEPOOLS, "enum", {"spec": {"arch": "6502"}}, namespace=namespace)
-    assert refused_fields(json.loads(refused.value.reason)["details"]["causes"]) == ["spec.arch"]
+    assert refused_fields(json.loads(refused.value.reason or "")["details"]["causes"]) == ["spec.arch"]

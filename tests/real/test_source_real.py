@@ -77,7 +77,7 @@ async def test_selectors(cluster: Cluster) -> None:
     sources = {
         "all": ApiListerWatcher(client, widgets),
         "namespace": ApiListerWatcher(client, widgets, namespace=namespace),
-        "labels": ApiListerWatcher(client, widgets, namespace=namespace, label_selector="tier in (gold)"),
+        "labels": ApiListerWatcher(client, widgets, namespace=namespace, label_selector="tier in (gold,tin),tier!=tin"),
         "fields": ApiListerWatcher(client, widgets, namespace=namespace, field_selector="metadata.name=w1"),
     }
     found = {name: len((await source.list(ListOptions())).items) for name, source in sources.items()}

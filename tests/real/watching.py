@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from attrs import Factory, define
 
@@ -27,7 +28,7 @@ PATIENCE = 90.0
 
 
 class Counting:
-    """An ApiClient that counts what goes through it, and knows each answer's status.
+    """An ApiClient of either package that counts what goes through it, and knows each answer's status.
 
     Attributes:
         requests: the verb and status of each answer.
@@ -40,13 +41,17 @@ class Counting:
         self.requests: list[tuple[str, int]] = []
         self.begun: Counter[str] = Counter()
 
-    async def call_api(self, path: str, method: str, /, *args: Any, **kwargs: Any) -> Any:
+    def __getattr__(self, name: str) -> Any:  # the official client's `param_serialize`, and what both are asked for
+        return getattr(self._inner, name)
+
+    async def call_api(self, *args: Any, **kwargs: Any) -> Any:
         if self._refuse:
             raise ConnectionRefusedError("the network is cut")
-        query = dict(kwargs.get("query_params") or ())
+        # kubernetes-asyncio's takes path, verb and query; the official one verb and URL, which has the query in it.
+        query = dict(kwargs.get("query_params") or parse_qsl(urlsplit(args[1]).query))
         verb = "watch" if "watch" in query else "list"
         self.begun[verb] += "continue" not in query
-        response = await self._inner.call_api(path, method, *args, **kwargs)
+        response = await self._inner.call_api(*args, **kwargs)
         self.requests.append((verb, response.status))
         return response
 
