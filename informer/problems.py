@@ -20,6 +20,9 @@ Path: TypeAlias = tuple[str | int, ...]
 _VALUE_LIMIT = 120
 _REASON_LIMIT = 400
 _SHOWN = 10
+# Go writes `<`, `>` and `&` as escapes. The last alternative takes a pair of backslashes, after which nothing is escaped.
+_ESCAPE = re.compile(r"\\(?:u00([2-7][0-9a-fA-F])|.)", re.DOTALL)
+_DECODED = 6 * _VALUE_LIMIT  # longer ones do not fit even if they are nothing but escapes
 _HIDDEN = "the value is refused (not shown: the resource is sensitive)"
 
 # What the ready-made checks expect. They are constants, so even a sensitive object may show them.
@@ -48,7 +51,13 @@ def _path(parts: Iterable[str | int]) -> Path:
 
 
 def _short_value(text: str) -> str:
-    return excerpt(text)
+    return excerpt(_ESCAPE.sub(_readable, text) if len(text) <= _DECODED else text)
+
+
+def _readable(escape: re.Match[str]) -> str:
+    """The character of a JSON escape that need not be one; the text stays an equal JSON text."""
+    character = chr(int(escape[1], 16)) if escape[1] else ""
+    return character if character.isprintable() and character not in {"", '"', "\\"} else escape[0]
 
 
 def _short_reason(text: str) -> str:

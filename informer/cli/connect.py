@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,8 @@ class Connection:
 
     Attributes:
         api: closed by `connect`.
-        server: the address, for messages.
+        server: the address, for messages: without a password that may stand in it.
+        context: of the kubeconfig; None for a pod's own service account.
         namespace: the one that is meant when none is named.
         refresh: reads the credentials again, when the server did not accept them: a token may have been rotated, and an
             exec plugin may have a new one.
@@ -33,8 +37,14 @@ class Connection:
 
     api: ApiClient
     server: str
+    context: str | None
     namespace: str
     refresh: Callable[[], Awaitable[None]]
+
+    @property
+    def cluster(self) -> str:
+        """Which cluster, as whom: what every answer of it is about."""
+        return f"{self.server} ({f'context {one_line(self.context)}' if self.context else 'the account of this pod'})"
 
 
 @asynccontextmanager
@@ -54,9 +64,9 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
     settings = type.__call__(client.Configuration)  # a plain call would copy a default that others may have set
     files = _files(kubeconfig)
     if files:
-        namespace = await _from_files(settings, files, context)
+        chosen, namespace = await _from_files(settings, files, context)
     elif os.environ.get("KUBERNETES_SERVICE_HOST") and context is None:
-        namespace = _from_pod(settings)
+        chosen, namespace = None, _from_pod(settings)
     else:
         named = os.environ.get("KUBECONFIG") or "~/.kube/config"
         raise CommandError(f"there is no kubeconfig at {one_line(named)}; name one with --kubeconfig or KUBECONFIG")
@@ -65,14 +75,15 @@ async def connect(kubeconfig: str | None, context: str | None) -> AsyncIterator[
         if files:
             await _from_files(settings, files, context)
 
+    server = _address(settings.host)
     try:
         api = client.ApiClient(settings)
     except (OSError, ValueError) as error:  # certificates that cannot be read
         raise CommandError(
-            f"cannot use the certificates for {settings.host}: {one_line(error)}; check the kubeconfig"
+            f"cannot use the certificates for {server}: {one_line(error)}; check {_certificates(settings, files)}"
         ) from None
     try:
-        yield Connection(api, settings.host, namespace, refresh)
+        yield Connection(api, server, chosen, namespace, refresh)
     finally:
         await api.close()
 
@@ -88,8 +99,8 @@ def _files(kubeconfig: str | None) -> Sequence[str]:
     return [part for part in candidates if Path(part).expanduser().is_file()]
 
 
-async def _from_files(settings: Configuration, files: Sequence[str], context: str | None) -> str:
-    """Fill in the settings; returns the context's namespace."""
+async def _from_files(settings: Configuration, files: Sequence[str], context: str | None) -> tuple[str, str]:
+    """Fill in the settings; returns the context and its namespace."""
     from kubernetes_asyncio import config  # noqa: PLC0415 - as above
 
     shown = one_line(os.pathsep.join(files))
@@ -99,7 +110,7 @@ async def _from_files(settings: Configuration, files: Sequence[str], context: st
             os.pathsep.join(files), context=chosen, client_configuration=settings, persist_config=False
         )
         details: Any = loader.current_context
-        return str(details["context"].get("namespace") or "default")
+        return chosen, str(details["context"].get("namespace") or "default")
     except asyncio.CancelledError:
         raise
     except FileNotFoundError as error:  # of an exec plugin, mostly
@@ -110,9 +121,53 @@ async def _from_files(settings: Configuration, files: Sequence[str], context: st
         what = one_line(error) or type(error).__name__
         if isinstance(error, TypeError | AttributeError | LookupError | AssertionError):
             what = f"its parts are not of the usual form, or the context has no user ({what})"
+        if isinstance(error, binascii.Error) and (damaged := _damaged(files, chosen)):
+            what = f"{damaged}: {what}"
         raise CommandError(
             f"cannot use context {one_line(chosen)} of {shown}: {what}; mend the file or the login"
         ) from None
+
+
+def _address(url: str) -> str:
+    return one_line(re.sub(r"//[^/]*@", "//", url))
+
+
+def _certificates(settings: Configuration, files: Sequence[str]) -> str:
+    """Where the certificates that are in use come from."""
+    if not files:
+        return f"{one_line(settings.ssl_ca_cert)}, or give --kubeconfig"
+    kinds = ["certificate-authority"] if settings.ssl_ca_cert else []
+    kinds += ["client-certificate", "client-key"] if settings.cert_file else []
+    return f"{', '.join(kinds)} (a file, or -data) of {one_line(os.pathsep.join(files))}"
+
+
+def _damaged(files: Sequence[str], context: str) -> str | None:
+    """The first field of a context that is no base64, and its file: the error of the decoder names neither."""
+    contents = {file: _read(file) for file in files}
+    chosen = next(part for content in contents.values() for part in _parts(content, "context", context))
+    for file, content in contents.items():
+        for kind in ("cluster", "user"):
+            for part in _parts(content, kind, chosen.get(kind)):
+                for field, value in part.items():
+                    if str(field).endswith("-data") and not _is_base64(value):
+                        return f"{one_line(field)} of {kind} {one_line(chosen[kind])} in {one_line(file)} is no base64"
+    return None
+
+
+def _parts(content: dict[str, Any], kind: str, name: object) -> Iterator[dict[str, Any]]:
+    """The contexts, clusters or users of a name in one file, whatever else is in it."""
+    entries = content.get(f"{kind}s")
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(kind), dict):
+            yield entry[kind]
+
+
+def _is_base64(value: object) -> bool:
+    try:
+        base64.standard_b64decode(str(value))
+    except ValueError:
+        return False
+    return True
 
 
 def _choose_context(files: Sequence[str], context: str | None) -> str:

@@ -15,7 +15,7 @@ _VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
 
 
-async def resolve(api: CallsApi, text: str, *, verb: str = "list") -> Resource:
+async def resolve(api: CallsApi, text: str, *, verb: str = "list", server: str = "the server") -> Resource:
     """The resource that this server has under a name, by the rules of kubectl.
 
     The name is a plural, a singular, a kind in any case, or a short name; full names count before short ones. It may be
@@ -26,6 +26,7 @@ async def resolve(api: CallsApi, text: str, *, verb: str = "list") -> Resource:
         api: the client.
         text: what was typed.
         verb: what must be possible, `list` or `watch`.
+        server: how messages name it.
 
     Raises:
         CommandError: there is nothing of that name, or more than one thing, or it cannot be listed.
@@ -39,10 +40,10 @@ async def resolve(api: CallsApi, text: str, *, verb: str = "list") -> Resource:
     catalogue = Catalogue(api)
     if rest:
         kinds = await _in_group(catalogue, name, rest)
-        missing = f"the server has no {name} in {rest}"
+        missing = f"{server} has no {name} in {rest}"
     else:
         kinds = await _anywhere(catalogue, name)
-        missing = f"the server has no kind called {name}"
+        missing = f"{server} has no kind called {name}"
     if not kinds:
         raise CommandError(f"{missing}{_unasked(catalogue)}; {await _suggestion(catalogue, name)}")
     return _only(kinds, text, verb)

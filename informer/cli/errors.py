@@ -18,8 +18,8 @@ def one_line(text: object) -> str:
 
 
 def explain(error: ApiError, server: str) -> str:
-    """What the server answered, and what to do about it."""
-    said = one_line(error)
+    """What the server, as `Connection.cluster` names it, answered, and what to do about it."""
+    said = one_line(error) + (f", says {server}" if error.status else "")
     match error.status:
         case 401:
             return f"{said}; log in again, or choose another user with --context"
@@ -30,7 +30,7 @@ def explain(error: ApiError, server: str) -> str:
         case 429 | 503:
             return f"{said}; the server is busy or starting: try again in a minute"
     if error.reason in {"ConnectionError", "Timeout"}:
-        return f"cannot reach {server}: {said}; check the server's address, the network, and --context"
+        return f"cannot reach {server}: {one_line(error)}; check the server's address, the network, and --context"
     if error.reason == "UnreadableAnswer":
-        return f"{said}; is {server} really a Kubernetes API server, and no proxy or login page?"
+        return f"{one_line(error)}; is {server} really a Kubernetes API server, and no proxy or login page?"
     return said

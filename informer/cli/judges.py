@@ -73,7 +73,7 @@ async def fetch_crd(api: CallsApi, resource: Resource, server: str) -> Mapping[s
     except ApiError as error:
         if error.status == 404:
             raise CommandError(
-                f"the server has no CRD {name}: the resource is built in, or from an aggregated server; use --check KIND:FIELD"
+                f"{server} has no CRD {name}: the resource is built in, or from an aggregated server; use --check KIND:FIELD"
             ) from None
         raise CommandError(f"{explain(error, server)}; or give the CRD as a file with --crd-file") from None
 

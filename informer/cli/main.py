@@ -19,8 +19,10 @@ OK, BAD, CANNOT_LOOK, PIPE_CLOSED, INTERRUPTED = 0, 1, 2, 141, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Wrong usage exits with 2, as argparse does."""
-    options = parse(None if arguments is None else list(arguments))
+    verbose = False
     try:
+        options = parse(None if arguments is None else list(arguments))
+        verbose = options.verbose
         with _log(options):
             return asyncio.run(execute(options))
     except KeyboardInterrupt:
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - a bug of ours; users get a line, too
-        if options.verbose:
+        if verbose:
             traceback.print_exc()
         return _fail(f"this is a bug, {type(error).__name__}: {one_line(error)}; -v shows where: please report it")
 

@@ -7,7 +7,7 @@ import sys
 from typing import NoReturn
 
 from informer.cli.judges import parse_check
-from informer.resource import Resource
+from informer.resource import Resource, require_namespace
 
 _CODES = "exit codes: 0 clean, 1 bad objects found, 2 could not look, 130 interrupted"
 _SCAN = """examples:
@@ -119,6 +119,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
             options.output = "yaml"
     if getattr(options, "namespace", None) == "":
         whole.error("-n needs the name of a namespace; -A is for all of them")
+    try:
+        require_namespace(getattr(options, "namespace", None))
+    except ValueError:
+        whole.error(f"-n needs the name of one namespace, not {options.namespace!r}; -A is for all of them")
     for name in ("seconds", "pace"):
         value = getattr(options, name, None)
         if value is not None and not 0 <= value < float("inf"):

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from attrs import define, field
 
+from informer.cli import render
 from informer.listerwatcher import Event, ListerWatcher, ListOptions, Page, WatchOptions
 from informer.objects import KubeObject
 from informer.resource import Resource
@@ -47,16 +48,16 @@ class Counting:
 
 @asynccontextmanager
 async def progress(text: Callable[[float], str], stream: TextIO) -> AsyncIterator[None]:
-    """Show a text, made from the seconds so far, until the context is left. Only a terminal gets it."""
+    """Show a text, made from the seconds so far, until the context is left. Only a terminal gets it, and never two lines."""
     if not stream.isatty():
         yield
         return
     clock = asyncio.get_running_loop().time
-    began = clock()
+    began, columns = clock(), render.width(stream)
 
     async def tick() -> None:
         while True:
-            stream.write(f"\r\x1b[K{text(clock() - began)}")
+            stream.write(f"\r\x1b[K{text(clock() - began)[:columns]}")
             stream.flush()
             await asyncio.sleep(_PERIOD)
 

@@ -11,8 +11,9 @@ from informer.api import ApiListerWatcher
 from informer.cli import judges, render, rules
 from informer.cli.connect import Connection, connect
 from informer.cli.discovery import resolve
-from informer.cli.errors import CommandError, explain
+from informer.cli.errors import CommandError, explain, one_line
 from informer.cli.progress import Counting, progress
+from informer.cli.scope import announce, emptiness, scope, where
 from informer.degraded.checks import Check
 from informer.degraded.scan import ScanReport, scan
 from informer.errors import ApiError
@@ -27,21 +28,21 @@ async def run(options: argparse.Namespace) -> int:
     """
     async with connect(options.kubeconfig, options.context) as connection:
         try:
-            resource = await resolve(connection.api, options.resource)
+            resource = await resolve(connection.api, options.resource, server=connection.cluster)
             crd = await _crd(options, connection, resource)
             if options.print_rules:
                 print(rules.text(options.check, resource, crd or {}, as_json=options.output == "json"))
                 return 0
             return await _scan(options, connection, resource, crd)
         except ApiError as error:
-            raise CommandError(explain(error, connection.server)) from None
+            raise CommandError(explain(error, connection.cluster)) from None
 
 
 async def _crd(options: argparse.Namespace, connection: Connection, resource: Resource) -> Mapping[str, Any] | None:
     if options.crd_file:
         return judges.read_crd(options.crd_file)
     if options.crd_schema or options.print_rules:
-        return await judges.fetch_crd(connection.api, resource, connection.server)
+        return await judges.fetch_crd(connection.api, resource, connection.cluster)
     return None
 
 
@@ -66,39 +67,36 @@ async def _scan(
             on_unauthorized=connection.refresh,
         )
     )
-    async with progress(lambda s: f"reading {resource}: {source.objects:,} objects, {s:.0f} s", sys.stderr):
+
+    def text(seconds: float) -> str:
+        return f"reading {resource}: {source.objects:,} objects, {seconds:.0f} s, from {connection.cluster}"
+
+    async with progress(text, sys.stderr):
         report = await scan(source, checks=judges.all_checks(options.check, *more))
-    _print(options.output, report, resource, namespace)
-    if namespace is not None and not options.namespace and not (report.checked or report.unidentifiable):
-        print(
-            f"note: {where(namespace)} has none, and no namespace was named; -A looks into all of them", file=sys.stderr
-        )
-    for note in _notes(report, presence, unjudged, judged=bool(options.check) or crd is not None):
+    by = _judges(options)
+    if options.output == "table":
+        announce(connection, namespace)
+        style, columns = render.Style.of(sys.stdout), render.width(sys.stdout)
+        for line in render.table(report, resource, where(namespace), style, by=by, columns=columns):
+            print(line)
+    else:
+        found = render.as_dict(report, resource, namespace, context=connection.context, server=connection.server)
+        print(render.as_json(found) if options.output == "json" else render.as_yaml(found))
+    notes = list(_notes(report, presence, unjudged, judged=bool(by)))
+    if not (report.checked or report.unidentifiable):
+        empty = await emptiness(connection, namespace, named=bool(options.namespace))
+        notes[:0] = [empty] if empty else []
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return 1 if report.bad or report.unidentifiable else 0
 
 
-def scope(options: argparse.Namespace, connection: Connection, resource: Resource) -> str | None:
-    """The namespace to look into; None for all. As kubectl: the context's, unless one is named, or all are."""
-    if options.all_namespaces or not resource.namespaced:
-        return None
-    return options.namespace or connection.namespace
-
-
-def where(namespace: str | None) -> str:
-    """The scope in words."""
-    return "the whole cluster" if namespace is None else f"namespace {namespace}"
-
-
-def _print(output: str, report: ScanReport, resource: Resource, namespace: str | None) -> None:
-    match output:
-        case "json":
-            print(render.as_json(render.as_dict(report, resource, namespace)))
-        case "yaml":
-            print(render.as_yaml(render.as_dict(report, resource, namespace)))
-        case _:
-            for line in render.table(report, resource, where(namespace), render.Style.of(sys.stdout)):
-                print(line)
+def _judges(options: argparse.Namespace) -> str:
+    """What an object was judged by, in words: "none of them bad" holds for that alone."""
+    by = [render.count(len(options.check), "check")] if options.check else []
+    by += ["the schema of the CRD"] if options.crd_schema else []
+    by += [f"the schema in {one_line(options.crd_file)}"] if options.crd_file else []
+    return " and ".join(by)
 
 
 def _notes(report: ScanReport, presence: judges.Presence, unjudged: Sequence[str], *, judged: bool) -> Sequence[str]:

@@ -139,6 +139,45 @@ async def test_broken_files(tmp_path: Path, content: str, message: str) -> None:
     assert message in await failure(str(path))
 
 
+@pytest.mark.parametrize(
+    ("where", "field", "kind", "name"),
+    [
+        ("cluster", "certificate-authority-data", "cluster", "x"),
+        ("user", "client-certificate-data", "user", "u"),
+        ("user", "client-key-data", "user", "u"),
+    ],
+)
+async def test_damaged_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, field: str, kind: str, name: str
+) -> None:
+    """When data in a kubeconfig is cut off, the field and the file should be named, and nothing of the data."""
+    whole_data = {"client-certificate-data": "bm9wZQ==", "client-key-data": "bm9wZQ=="}
+    broken = {field: "c2VjcmV0XY"}
+    user, cluster = (whole_data | broken, {}) if where == "user" else ({}, broken)
+    path = tmp_path / "k"
+    path.write_text(whole("https://h", user=user, cluster=dict(cluster)))
+    other = config(tmp_path / "other", "b")
+    monkeypatch.setenv("KUBECONFIG", f"{other}{os.pathsep}{path}")
+    message = await failure()
+    assert f"{field} of {kind} {name} in {path} is no base64: Incorrect padding" in message
+    assert "c2Vj" not in message
+
+
+async def test_no_certificate(tmp_path: Path) -> None:
+    """When certificates cannot be used, the fields they may come from and the file should be named."""
+    path = tmp_path / "k"
+    path.write_text(whole("https://h", user={}, cluster={"certificate-authority-data": "bm9wZQ=="}))
+    assert (await failure(str(path))).endswith(f"; check certificate-authority (a file, or -data) of {path}")
+
+
+async def test_which_cluster(tmp_path: Path) -> None:
+    """When messages name the cluster, they should name the context, too, and no password that stands in the address."""
+    path = tmp_path / "k"
+    path.write_text(whole("https://me:secret@h:6443/a", user={}))
+    async with connect(str(path), None) as connection:
+        assert (connection.context, connection.cluster) == ("a", "https://h:6443/a (context a)")
+
+
 async def test_nothing_to_connect_to(tmp_path: Path) -> None:
     """When there is no configuration, or no such file or context, one line should say where it was looked for."""
     assert await failure() == "there is no kubeconfig at ~/.kube/config; name one with --kubeconfig or KUBECONFIG"
@@ -238,4 +277,5 @@ async def test_in_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     (tmp_path / "namespace").write_text("mine\n")
     async with connect(None, None) as connection:
         assert connection.namespace == "mine"
+        assert connection.cluster == "https://10.0.0.1:443 (the account of this pod)"
     assert "there is no kubeconfig" in await failure(context="a")  # a context has no meaning here

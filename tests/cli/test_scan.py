@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import json
+import os
+import pty
 import shlex
+import struct
+import sys
+import termios
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
+from informer import Resource
+from informer.cli import render
+from informer.degraded.scan import ScanReport
+from informer.objects import ObjectMeta
+from informer.problems import Problem, QuarantinedObject
 from informer.testing import FakeApiServer, faults, match
 from tests.cli.conftest import CRDS, NODEPOOLS, PODS, Cli, pool
 
@@ -55,9 +68,9 @@ async def test_clean(server: FakeApiServer, cli: Cli) -> None:
     found = await cli("scan", "nodepools", "-A", *CHECK)
     assert found.code == 0
     assert found.out == (
-        "2 objects of nodepools.v1beta1.hypershift.openshift.io in the whole cluster, none of them bad\n"
+        "2 objects of nodepools.v1beta1.hypershift.openshift.io in the whole cluster, none of them bad by 1 check\n"
     )
-    assert found.err == ""
+    assert found.err == f"looking at the whole cluster of {server.url} (context fake)\n"
 
 
 async def test_bad(server: FakeApiServer, cli: Cli) -> None:
@@ -75,7 +88,7 @@ async def test_bad(server: FakeApiServer, cli: Cli) -> None:
     assert lines[2].startswith("clusters    dying (terminating)   spec.nodeDrainTimeout")
     commands = [shlex.split(line) for line in lines if line.startswith("  kubectl ")]
     assert [words[3] for words in commands] == ["bad", "dying"]
-    assert "  clusters/dying is being deleted, and its finalizers wait for somebody who can read it" in lines
+    assert "  clusters/dying is being deleted and waits for its finalizer a/b" in lines
     assert lines[-1] == (
         "2 of 3 objects of nodepools.v1beta1.hypershift.openshift.io in the whole cluster cannot be read as asked"
     )
@@ -86,11 +99,14 @@ async def test_bad(server: FakeApiServer, cli: Cli) -> None:
 async def test_for_programs(server: FakeApiServer, cli: Cli, output: str) -> None:
     """When a program asks, it should get the whole report as JSON or YAML and nothing else on stdout."""
     server.create(NODEPOOLS, pool("good"))
-    server.create(NODEPOOLS, pool("bad", "1"))
+    server.create(NODEPOOLS, pool("bad", "1", finalizers=["a/b", "c/d"]))
     found = await cli("scan", "nodepools", "-n", "clusters", *CHECK, "-o", output)
+    assert found.err == ""
     report = json.loads(found.out) if output == "json" else yaml.safe_load(found.out)
     (bad,) = report.pop("bad")
     assert report == {
+        "context": "fake",
+        "server": server.url,
         "resource": "nodepools.v1beta1.hypershift.openshift.io",
         "kind": "NodePool",
         "namespace": "clusters",
@@ -98,6 +114,7 @@ async def test_for_programs(server: FakeApiServer, cli: Cli, output: str) -> Non
         "unidentifiable": 0,
     }
     assert (bad["namespace"], bad["name"], bad["terminating"], bad["note"]) == ("clusters", "bad", False, "")
+    assert bad["finalizers"] == ["a/b", "c/d"]
     assert bad["uid"] == server.get(NODEPOOLS, "bad", namespace="clusters")["metadata"]["uid"]
     assert bad["problems"] == [
         {
@@ -136,13 +153,47 @@ async def test_scope(server: FakeApiServer, cli: Cli, options: tuple[str, ...], 
     assert sorted(bad["name"] for bad in json.loads(found.out)["bad"]) == names
 
 
-@pytest.mark.parametrize(("options", "said"), [((), True), (("-n", "default"), False), (("-A",), False)])
-async def test_nothing_in_the_namespace(server: FakeApiServer, cli: Cli, options: tuple[str, ...], said: bool) -> None:
-    """When the namespace of the context is empty and nobody named it, "none of them bad" should not pass for an answer."""
-    server.create(NODEPOOLS, pool("a"))
-    found = await cli("scan", "nodepools", *options, *CHECK)
-    note = "note: namespace default has none, and no namespace was named; -A looks into all of them\n"
-    assert found.err == (note if said else "")
+UNNAMED = "namespace default has none, and no namespace was named; -A looks into all of them"
+MISSING = "(context fake) has no namespace"
+
+
+@pytest.mark.parametrize(
+    ("options", "namespaces", "said"),
+    [
+        ((), "default", UNNAMED),
+        ((), None, UNNAMED),
+        ((), "", f"{MISSING} default; it is the context's; name another with -n, or -A for all of them"),
+        (("-n", "default"), "default", ""),
+        (("-n", "nonesuch"), "default", f"{MISSING} nonesuch; check its spelling"),
+        (("-n", "nonesuch"), "forbidden", "namespace nonesuch has none; is the namespace spelled right?"),
+        (("-n", "nonesuch"), None, "namespace nonesuch has none; is the namespace spelled right?"),
+        (("-A",), "default", ""),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("command", ["scan", "watch"])
+async def test_nothing_in_the_namespace(
+    server: FakeApiServer, cli: Cli, command: str, options: tuple[str, ...], namespaces: str | None, said: str
+) -> None:
+    """When a namespace is empty, because it is another than was meant, "none of them bad" should not pass for an answer.
+
+    namespaces: the one there is; or the user may not look; or, with None, the server has no such resource.
+    """
+    kind = Resource("", "v1", "namespaces", kind="Namespace", namespaced=False)
+    if namespaces is not None:
+        server.add_resource(kind)
+    if namespaces == "default":
+        server.create(kind, {"metadata": {"name": "default"}})
+    if namespaces == "forbidden":
+        server.forbid(kind, "get")
+    more = ("--seconds", "5") if command == "watch" else ()
+    found = await cli(command, "nodepools", *options, *CHECK, *more)
+    assert found.code == 0
+    looking, *notes = found.err.splitlines()
+    assert looking.startswith("looking at ")
+    if said.startswith(MISSING):
+        said = f"{server.url} {said}"
+    assert notes == ([f"note: {said}"] if said else [])
 
 
 async def test_cluster_scoped(server: FakeApiServer, cli: Cli) -> None:
@@ -173,8 +224,6 @@ async def test_only_unidentifiable(server: FakeApiServer, cli: Cli) -> None:
 
 async def test_secret_values_stay_secret(server: FakeApiServer, cli: Cli) -> None:
     """When Secrets are scanned, no value should be printed."""
-    from informer import Resource
-
     secrets = Resource("", "v1", "secrets", kind="Secret")
     server.add_resource(secrets)
     server.create(secrets, {"metadata": {"name": "s"}, "data": {"timeout": "hunter2"}})
@@ -189,7 +238,9 @@ async def test_a_misspelt_field(server: FakeApiServer, cli: Cli) -> None:
     server.create(NODEPOOLS, pool("a", "1"))
     found = await cli("scan", "nodepools", "-A", "--check", "duration:spec.nodeDrainTimout", *CHECK)
     assert found.code == 1
-    assert found.err == "note: no object has a field spec.nodeDrainTimout; if that is a surprise, check its spelling\n"
+    assert found.err.splitlines()[1:] == [
+        "note: no object has a field spec.nodeDrainTimout; if that is a surprise, check its spelling"
+    ]
 
 
 async def test_many_pages(server: FakeApiServer, cli: Cli) -> None:
@@ -215,6 +266,125 @@ async def test_schema_of_the_cluster(server: FakeApiServer, cli: Cli) -> None:
     (bad,) = json.loads(found.out)["bad"]
     assert [problem["field"] for problem in bad["problems"]] == ["spec.nodeDrainTimeout", "spec.replicas"]
     assert found.err.startswith("note: 1 parts of the schema were not judged: v1beta1: spec.replicas: 1 CEL rule")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "by"),
+    [
+        ((), ""),
+        (CHECK, " by 1 check"),
+        ((*CHECK, *CHECK), " by 2 checks"),
+        (("--crd-schema",), " by the schema of the CRD"),
+        ((*CHECK, "--crd-schema"), " by 1 check and the schema of the CRD"),
+        (("--crd-file", "crd.yaml"), " by the schema in crd.yaml"),
+    ],
+    ids=str,
+)
+async def test_by_what(
+    server: FakeApiServer,
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    by: str,
+) -> None:
+    """When nothing is bad, it should say by what: another judge may see it otherwise."""
+    server.create(CRDS, CRD)
+    server.create(NODEPOOLS, pool("a"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "crd.yaml").write_text(yaml.safe_dump(CRD))
+    found = await cli("scan", "nodepools", "-A", *arguments)
+    assert (found.code, found.out.rpartition(", ")[2]) == (0, f"none of them bad{by}\n")
+
+
+def entry(value: str, reason: str, *, expected: str = "", finalizers: tuple[str, ...] = ()) -> QuarantinedObject:
+    now = datetime.now(UTC)
+    return QuarantinedObject(
+        resource=NODEPOOLS,
+        key="clusters/pool-a",
+        uid="u",
+        resource_version="1",
+        problems=(Problem(("spec", "nodeDrainTimeout"), value, reason, expected),),
+        first_seen=now,
+        last_seen=now,
+        times_seen=1,
+        metadata=ObjectMeta(finalizers=finalizers, deletion_timestamp=now if finalizers else None),
+    )
+
+
+REASON = "not a duration: unknown unit 'parsecs'; units are ns, us, ms, s, m, h"
+
+
+@pytest.mark.parametrize("value", ['"1"', json.dumps("v" * 90)], ids=["short", "long"])
+@pytest.mark.parametrize("columns", [None, 0, 20, 80, 100, 120, 200, 400])
+def test_width(value: str, columns: int | None) -> None:
+    """When the output is a terminal, rows should fit into it as far as they can, and names, fields and commands stay whole."""
+    bad = entry(value, REASON, expected="duration, e.g. 10m")
+    report = ScanReport(1, (bad,), 0)
+    head, row, *rest = render.table(report, NODEPOOLS, "x", render.Style(False), columns=columns)
+    cells = [cell.strip() for cell in row.split("   ") if cell.strip()]
+    assert cells[:3] == ["clusters", "pool-a", "spec.nodeDrainTimeout"]
+    assert f"  {bad.fix_commands()[0]}" in rest
+    whole = cells[3:] == [value, f"{REASON} (expected: duration, e.g. 10m)"]
+    assert whole is not any("Shortened to the width of the terminal" in line for line in rest)
+    if columns is None or columns == 400:
+        assert whole
+    elif columns >= 80:
+        assert max(len(head), len(row)) <= columns
+        assert whole or row.endswith(("...", REASON))
+    assert cells[-1].startswith("not a duration: u")
+
+
+@pytest.mark.parametrize("command", ["scan", "watch"])
+async def test_errors_name_the_cluster(server: FakeApiServer, cli: Cli, command: str) -> None:
+    """When a cluster says no, the error should name it: it may be another than was meant."""
+    cluster = f"{server.url} (context fake)"
+    assert (await cli(command, "zebra")).error.startswith(f"{cluster} has no kind called zebra; ")
+    assert (await cli(command, "zebras.v1.example.test")).error.startswith(f"{cluster} has no zebras in ")
+    assert (await cli(command, "nodepools", "--crd-schema")).error.startswith(f"{cluster} has no CRD nodepools.")
+    server.forbid(NODEPOOLS, "list")
+    assert f", says {cluster}; ask for the right to list and watch" in (await cli(command, "nodepools")).err
+
+
+async def test_narrow_terminal(server: FakeApiServer, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a terminal is narrow, the scan's table should fit into it, and reports for programs be whole all the same."""
+    server.create(NODEPOOLS, pool("bad", "5 parsecs of a very long way"))
+    monkeypatch.setattr(render, "width", lambda stream: 80 if stream is sys.stdout else None)
+    _, row, shortened, *_ = (await cli("scan", "nodepools", "-A", *CHECK)).out.splitlines()
+    assert (len(row), row[-3:]) == (80, "...")
+    assert shortened.startswith("Shortened to the width")
+    (bad,) = json.loads((await cli("scan", "nodepools", "-A", *CHECK, "-o", "json")).out)["bad"]
+    assert bad["problems"][0]["reason"].endswith("units are ns, us, ms, s, m, h")
+
+
+@pytest.mark.parametrize("columns", [80, 300, 0])
+def test_terminal(columns: int) -> None:
+    """When it writes to a terminal, its width should count; one that does not tell has none."""
+    reader, writer = pty.openpty()
+    try:
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with open(writer, "w", closefd=False) as stream:
+            assert render.width(stream) == (columns or None)
+        assert render.width(io.StringIO()) is None
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "said"),
+    [
+        ((), "is being deleted"),
+        (("a/b",), "is being deleted and waits for its finalizer a/b"),
+        (("a/b", "c/d"), "is being deleted and waits for its finalizers a/b, c/d"),
+        (tuple("abcdefg"), "is being deleted and waits for its finalizers a, b, c, d, e and 2 more"),
+        (("\x1b[31m",), "is being deleted and waits for its finalizer \\u001b[31m"),
+    ],
+    ids=["none", "one", "two", "many", "escape"],
+)
+def test_finalizers(finalizers: tuple[str, ...], said: str) -> None:
+    """When a bad object is being deleted, whoever has a finalizer on it should be named: it need not be this program."""
+    assert render.deletion(entry("1", "bad", finalizers=finalizers)) == said
 
 
 async def test_schema_in_a_file(server: FakeApiServer, cli: Cli, tmp_path: Path) -> None:
@@ -290,6 +460,8 @@ async def test_refused(server: FakeApiServer, cli: Cli, fault: faults.Fault, mes
         (("scan", "nodepools", "--check", "duration:spec..a"), "no path of a field"),
         (("scan", "nodepools", "-A", "-n", "a"), "not allowed with"),
         (("scan", "nodepools", "-n", ""), "needs the name of a namespace"),
+        (("scan", "nodepools", "-n", "def*"), "needs the name of one namespace, not 'def*'; -A is for all of them"),
+        (("watch", "nodepools", "-n", "a,b"), "needs the name of one namespace, not 'a,b'"),
         (("scan", "nodepools", "-o", "xml"), "invalid choice"),
         (("scan", "nodepools", "--print-rules"), "needs at least one --check"),
         (("scan", "nodepools", "--crd-schema", "--crd-file", "x"), "not allowed with"),

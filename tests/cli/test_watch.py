@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from informer.cli import render
 from informer.cli.main import execute
 from informer.cli.parser import parse
 from informer.cli.progress import progress
@@ -84,7 +85,9 @@ async def test_a_bad_object_goes(server: FakeApiServer, capsys: pytest.CaptureFi
         await screen.lines()
         server.delete(NODEPOOLS, "a", namespace="clusters")
         (line, _) = await screen.lines()
-        assert line.startswith("QUARANTINED clusters/a  is being deleted; spec.nodeDrainTimeout")
+        assert line.startswith(
+            "QUARANTINED clusters/a  is being deleted and waits for its finalizer x/y; spec.nodeDrainTimeout"
+        )
         server.patch(NODEPOOLS, "a", {"metadata": {"finalizers": None}}, namespace="clusters")
         assert await screen.lines() == ["DELETED     clusters/a  it was quarantined"]
         server.create(NODEPOOLS, pool("a"))
@@ -104,6 +107,24 @@ async def test_health(server: FakeApiServer, capsys: pytest.CaptureFixture[str])
         assert "watch nodepools" in line
         await server.start()
         await asyncio.sleep(60)
+        assert await screen.lines() == ["HEALTH      live"]
+
+
+async def test_another_cause(server: FakeApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """When an outage goes on for another reason, that should be said, once; a permission is another team's than a network."""
+    async with watching(server, capsys) as screen:
+        await screen.lines()
+        await server.stop()
+        await asyncio.sleep(200)
+        (line,) = await screen.lines()
+        assert line.startswith("HEALTH      failing  ConnectionError")
+        server.forbid(NODEPOOLS)
+        await server.start()
+        await asyncio.sleep(200)
+        (line,) = await screen.lines()
+        assert line.startswith("HEALTH      failing  403 Forbidden: ")
+        server.allow(NODEPOOLS)
+        await asyncio.sleep(200)
         assert await screen.lines() == ["HEALTH      live"]
 
 
@@ -165,6 +186,15 @@ async def test_demo_on_a_cluster(server: FakeApiServer, cli: Cli, kubeconfig: ob
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+async def test_progress_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the line is longer than the terminal is wide, it should be cut: only one line can be taken back."""
+    monkeypatch.setattr(render, "width", lambda _: 7)
+    stream = Terminal()
+    async with progress(lambda _: "loading a lot", stream):
+        await asyncio.sleep(0.1)
+    assert stream.getvalue().split("\r\x1b[K") == ["", "loading", ""]
 
 
 async def test_progress() -> None:

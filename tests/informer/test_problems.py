@@ -73,6 +73,37 @@ def test_value_stays_exactly_what_it_was(text):
     assert str(problem) == f"spec.x is {text}: bad"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (r'"\u003cduration, e.g. 10m\u003e \u0026 \u0027"', '"<duration, e.g. 10m> & \'"'),
+        (r'"\u003C"', '"<"'),
+        (r'"\\u003c"', r'"\\u003c"'),
+        (r'"\\\u003c"', r'"\\<"'),
+        (r'"\u0022\u005c\u000a\u007f\u001b"', r'"\u0022\u005c\u000a\u007f\u001b"'),
+        (r'"\u005cu003c"', r'"\u005cu003c"'),
+        (r'"\u00e9\u202e\ud83d\ude00"', r'"\u00e9\u202e\ud83d\ude00"'),
+        ('"' + r"\u003c" * 118 + '"', '"' + "<" * 118 + '"'),
+    ],
+    ids=["Go's", "capitals", "no escape", "after a backslash", "needed", "no new escape", "not ASCII", "fits now"],
+)
+def test_escapes_that_need_not_be(text: str, shown: str) -> None:
+    """When a value comes with escapes for printable characters, as Go writes `<`, it should be shown as it was typed."""
+    problem = Problem(("spec", "x"), text, "bad")
+    assert problem.value == shown
+    assert json.loads(problem.value) == json.loads(text)
+    assert evolve(problem, reason="worse").value == shown
+
+
+@given(st.text(alphabet='\\"u003c<&ab\x7fé', max_size=30).map(json.dumps))
+def test_a_shown_value_is_equal_json(text: str) -> None:
+    """When a value fits, what is shown should be an equal JSON text, whatever stands beside its escapes."""
+    for written in (text, text.replace("<", "\\u003c").replace("&", "\\u0026")):
+        shown = Problem((), written, "bad").value
+        if len(written) <= 120:
+            assert json.loads(shown) == json.loads(text)
+
+
 def test_problem_shortens_and_cleans_whatever_a_check_writes():
     problem = Problem(["spec", "x"], "y" * 10_000, "a\nb\x1b[31m" + "z" * 10_000, "é" * 10_000)
     assert problem.path == ("spec", "x")
