@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # What can stand in a URL path and be pasted: the API server takes no other names.
 _ADDRESS = re.compile(r"(?!-)[!-$&-.0-~]+")
+# What a decoder, a schema or a check expects when it is no text: `int | null`, `array of length >= 1`, `a number up to 9`.
+_TYPE = r"(?:an? )?(?:array|bool|boolean|float|int|integer|list|null|number|object)"
+_NUMBER = r"-?[0-9][0-9.e+-]*"
+_NO_TEXT = re.compile(
+    rf"{_TYPE}(?: (?:\||or) {_TYPE})*(?:(?: of length)? [<>]?=? ?{_NUMBER}| that's a multiple of {_NUMBER})?"
+    rf"|a number (?:from|up to) {_NUMBER}|a multiple of {_NUMBER}|at (?:least|most) [0-9]+ (?:items|members)"
+)
+_PERHAPS_NO_TEXT = re.compile(rf"\b{_TYPE}\b")
+_BARE = re.compile(rf':"<({_NO_TEXT.pattern})>"')
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -92,7 +101,17 @@ def _is_plain(problem: Problem) -> bool:
 
 
 def _placeholder(problem: Problem) -> str:
-    return f"<{problem.expected or 'a valid value'}>"
+    expected = problem.expected or "a valid value"
+    unknown = not problem.expected or (_PERHAPS_NO_TEXT.search(expected) and not _NO_TEXT.fullmatch(expected))
+    return f"<{expected}{', quoted only if it is text' if unknown else ''}>"
+
+
+def _unquoted(patch: str) -> str:
+    """Without the quotes around placeholders for what is no text: a number that is pasted there must stay a number.
+
+    Pasted as it is, kubectl refuses such a merge patch; of a JSON patch, which it reads as YAML, it makes the same as before.
+    """
+    return _BARE.sub(r":<\1>", patch)
 
 
 def _merge_patch(problems: Iterable[Problem]) -> str:
@@ -103,7 +122,7 @@ def _merge_patch(problems: Iterable[Problem]) -> str:
         for part in parents:
             level = level.setdefault(str(part), {})
         level[str(last)] = _placeholder(problem)
-    return _json(patch)
+    return _unquoted(_json(patch))
 
 
 def _json_patch(entry: QuarantinedObject, problems: Sequence[Problem]) -> str | None:
@@ -122,7 +141,8 @@ def _json_patch(entry: QuarantinedObject, problems: Sequence[Problem]) -> str | 
             tests["/metadata/resourceVersion"] = _json(entry.resource_version)
         # "add" sets a member that may be missing; in a list it would insert.
         verb = "replace" if problem.value or isinstance(problem.path[-1], int) else "add"
-        changes.append(f'{{"op":"{verb}","path":{_json(where)},"value":{_json(_placeholder(problem))}}}')
+        change = f'{{"op":"{verb}","path":{_json(where)},"value":{_json(_placeholder(problem))}}}'
+        changes.append(_unquoted(change))
     guards = [f'{{"op":"test","path":{_json(where)},"value":{value}}}' for where, value in tests.items()]
     return f"[{','.join(guards + changes)}]"
 

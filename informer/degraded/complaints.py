@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from informer import _projection
-from informer.problems import Path, Problem
+from informer.problems import Path, Problem, excerpt
 
 _MSGSPEC = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?(?P<path>\$.*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _EXPECTED = re.compile(r"Expected (.+?)(?:, got `(.+)`)?")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
+_LIBRARY = __name__.partition(".")[0]
+_BUG = 250  # characters of the text; with the place they stay within what a reason may have
 _OPENINGS = {
     "null": b"n",
     "bool": b"tf",
@@ -37,7 +39,10 @@ def problems_of(error: Exception, raw: bytes) -> list[Problem]:
         found = list(_pydantic(error, raw) or _cattrs(error, raw, ()) or _msgspec(error, raw))
     except Exception:  # noqa: BLE001 - an exception that only looks like a decoder's must not hurt
         found = []
-    return found or [Problem((), "", describe(error))]
+    if found:
+        return found
+    refused = type(error).__module__.startswith("msgspec")  # about the object as a whole, and nobody's bug
+    return [Problem((), "", describe(error) if refused else describe_bug(error))]
 
 
 def describe(error: BaseException) -> str:
@@ -47,6 +52,23 @@ def describe(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - somebody else's __str__
         text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_bug(error: BaseException) -> str:
+    """An exception that may be a bug of the program as well as a fault of the object, with the place it came from."""
+    text, place = describe(error), _place(error)
+    return f"{excerpt(text, _BUG)} (raised at {place})" if place else text
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame that is not this library's; empty when there is none, as in compiled code."""
+    place, step = "", error.__traceback__
+    while step is not None:
+        if str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] != _LIBRARY:
+            name = step.tb_frame.f_code.co_filename.replace("\\", "/").rpartition("/")[2]
+            place = f"{excerpt(name, 60)}:{step.tb_lineno}"
+        step = step.tb_next
+    return place
 
 
 def _msgspec(error: Exception, raw: bytes) -> Iterator[Problem]:

@@ -67,6 +67,8 @@ class Judging:
                 if isinstance(value, Coroutine):
                     value.close()
                     raise TypeError(f"decode returned a coroutine for {obj.key}: it must be a plain function")
+                if value is None:  # a cache of None, and an AttributeError in every handler, would be the end of it
+                    _merge(problems, [Problem((), "", "decode returned None; is a return missing?")])
         return value, _bounded(problems) if problems else problems
 
 
@@ -78,7 +80,7 @@ def _run(check: Check, obj: KubeObject) -> Sequence[Problem]:
     except RecursionError:
         return [Problem((), "", f"nested too deeply for {_name(check)}")]
     except Exception as error:  # noqa: BLE001 - whatever a check raises is about this one object
-        return [Problem((), "", f"{_name(check)} raised {complaints.describe(error)}")]
+        return [Problem((), "", f"{_name(check)} raised {complaints.describe_bug(error)}")]
     if all(isinstance(problem, Problem) for problem in found):
         return found
     return [Problem((), "", f"{_name(check)} must return problems and returned something else")]

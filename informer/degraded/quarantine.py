@@ -88,6 +88,8 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         self._schedule = Schedule(remind_every)
         self._logger = logging.getLogger(logger)
         self._report = Report(self._logger)
+        # The ends that the log has yet to be told, by key: when, the entry without its bytes, and whether it is well.
+        self._held: dict[str, tuple[float, QuarantinedObject, bool]] = {}
         self._now = now
         self._callbacks: list[Callable[[QuarantineChange], object]] = []
         self.silenced: InformerError | None = None
@@ -198,18 +200,20 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         key = fresh.key
         self.meet(key, fresh.uid)
         old = self._entries.get(key)
-        stamp = self._now()
+        now, stamp = self._time(), self._now()
         first, times = (old.first_seen, old.times_seen + 1) if old else (stamp, 1)
         entry = evolve(fresh, first_seen=first, last_seen=stamp, times_seen=times)
         self._entries[key] = entry
         self._note(key)
         self._kept.keep(entry)
         if old is None:
-            self._schedule.news(key, entry.uid, self._time(), terminating=entry.terminating)
+            self._end_held(now)
+            self._held.pop(key, None)
+            self._schedule.news(key, entry.uid, now, terminating=entry.terminating)
             self._tell(Transition.ADDED, entry)
         elif _differs(old, entry):
             if entry.terminating and not old.terminating:
-                self._schedule.news(key, entry.uid, self._time(), terminating=True, again=True)
+                self._schedule.news(key, entry.uid, now, terminating=True, again=True)
             self._tell(Transition.CHANGED, entry)
         return entry
 
@@ -226,10 +230,12 @@ class Quarantine(Mapping[str, QuarantinedObject]):
             return
         self._recorded_at.pop(key, None)
         self._kept.release(key)
-        was_named = self._schedule.was_named(key)
-        self._schedule.drop(key)
-        if was_named:
-            self._report.end(entry, recovered=transition is Transition.RECOVERED)
+        now, recovered = self._time(), transition is Transition.RECOVERED
+        when = self._schedule.end(key, entry.uid, now, gone=not recovered)
+        if when is not None and when > now:
+            self._held[key] = when, evolve(entry, raw=None), recovered
+        elif when is not None:
+            self._report.end(entry, recovered=recovered)
         self._tell(transition, entry)
 
     def mark(self) -> int:
@@ -254,8 +260,9 @@ class Quarantine(Mapping[str, QuarantinedObject]):
             raise TooManyBadObjectsError(len(self), self._max_entries)
 
     def speak(self) -> None:
-        """Say what cannot wait: first sights, and objects that have begun to terminate."""
+        """Say what cannot wait: first sights, objects that have begun to terminate, ends that were held back long enough."""
         now = self._time()
+        self._end_held(now)
         while (key := self._schedule.next_news(now)) is not None:
             self._name(key, now)
         self._summarise(now)
@@ -266,11 +273,12 @@ class Quarantine(Mapping[str, QuarantinedObject]):
             pause = self._schedule.interval
             try:
                 now = self._time()
+                self._end_held(now)
                 if (key := self._schedule.next_any(now)) is not None:
                     self._name(key, now)
                 self._summarise(now)
                 self.silenced = None
-                if self._entries:
+                if self._entries or self._held:
                     pause = self._schedule.spacing
             except Exception as error:
                 self.silence(f"the reminders of bad {self._resource} fail: {type(error).__name__}")
@@ -286,6 +294,12 @@ class Quarantine(Mapping[str, QuarantinedObject]):
         first = not self._schedule.was_named(key)
         self._schedule.named(key, entry.uid, now, terminating=entry.terminating)
         self._report.bad(entry, first=first)
+
+    def _end_held(self, now: float) -> None:
+        if self._held:
+            for key in [key for key, (when, _, _) in self._held.items() if when <= now]:
+                _, entry, recovered = self._held.pop(key)
+                self._report.end(entry, recovered=recovered)
 
     def _summarise(self, now: float) -> None:
         if self._schedule.summary_due(now):

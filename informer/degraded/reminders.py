@@ -28,12 +28,27 @@ class Turn(IntEnum):
 class _Due:
     at: float
     turn: Turn
-    named: bool
+    named: bool  # the log's last word is that this object is bad
+
+
+@define
+class _Word:
+    """What the log has said about one life lately: when it last named it as bad, whether it has said since that this is
+    over, and how often it has said so since the last reminder.
+    """
+
+    at: float
+    over: bool = False
+    ends: int = 0
 
 
 @define
 class Schedule:
     """Every object once at first sight and when it begins to terminate, then once per interval, within a common budget.
+
+    An object that turns good and bad again and again is followed for one round, and then until the next reminder only that
+    it is bad stands in the log. What bounds it is that an end is held back, not what comes after an end that was said: the
+    last word about a bad object is never that it is well.
 
     Attributes:
         interval: seconds between two lines about one object.
@@ -44,25 +59,39 @@ class Schedule:
     lines: int = LINES
     _due: dict[str, _Due] = field(factory=dict, init=False)
     _heaps: dict[Turn, list[tuple[float, str]]] = field(factory=lambda: {turn: [] for turn in Turn}, init=False)
-    # The lines of the last interval, and by life when it had its last one: an object that turns good and bad again and
-    # again has one line per interval like every other.
+    # The lines of the last interval, and what they have said of each life.
     _said: deque[tuple[float, tuple[str, str]]] = field(factory=deque, init=False)
-    _last: dict[tuple[str, str], float] = field(factory=dict, init=False)
+    _words: dict[tuple[str, str], _Word] = field(factory=dict, init=False)
     _last_reminder: float = field(default=float("-inf"), init=False)
     _last_summary: float = field(default=float("-inf"), init=False)
 
     def news(self, key: str, uid: str, now: float, *, terminating: bool, again: bool = False) -> None:
-        """The object is new, or (`again`) its life has just begun to end: name it at once."""
-        last = self._last_line(key, uid, now)
-        named = again and self.was_named(key)
-        if last is None or again:
+        """The object is new, or bad again, or (`again`) its life has just begun to end: name it at once, unless the log
+        has not said in the meantime that it was well.
+        """
+        word = self._word(key, uid, now)
+        if again or word is None or word.over:
+            named = again and self.was_named(key)
             self._put(key, _Due(now, Turn.TERMINATING_NEWS if terminating else Turn.NEWS, named))
         else:
-            self._put(key, _Due(last + self.interval, Turn.TERMINATING if terminating else Turn.REMINDER, named))
+            turn = Turn.TERMINATING if terminating else Turn.REMINDER
+            self._put(key, _Due(word.at + self.interval, turn, named=True))
 
-    def drop(self, key: str) -> None:
-        """The object is no longer bad."""
-        self._due.pop(key, None)
+    def end(self, key: str, uid: str, now: float, *, gone: bool) -> float | None:
+        """The object is no longer bad. Returns when to say so: now, later if it is still so then, or never, as nothing was
+        said of it. That it is `gone` may be said once more than that it is well: mostly it is final.
+        """
+        due = self._due.pop(key, None)
+        if due is None or not due.named:
+            return None
+        word = self._word(key, uid, now)
+        if word is None:
+            return now
+        if word.ends > gone:
+            return word.at + self.interval
+        word.over = True
+        word.ends += 1
+        return now
 
     def next_news(self, now: float) -> str | None:
         """The key to name now, of those that cannot wait; None when there is none or the budget is used up."""
@@ -84,12 +113,13 @@ class Schedule:
         due = self._due[key]
         if due.turn in {Turn.TERMINATING, Turn.REMINDER}:
             self._last_reminder = now
+        word = self._word(key, uid, now)  # at a reminder there is none, and the next round begins
         self._said.append((now, (key, uid)))
-        self._last[key, uid] = now
+        self._words[key, uid] = _Word(now, ends=word.ends if word else 0)
         self._put(key, _Due(now + self.interval, Turn.TERMINATING if terminating else Turn.REMINDER, named=True))
 
     def was_named(self, key: str) -> bool:
-        """Whether the log has a line about this object since it was news."""
+        """Whether the log's last word about this object is that it is bad."""
         due = self._due.get(key)
         return due is not None and due.named
 
@@ -137,12 +167,13 @@ class Schedule:
         self._forget(now)
         return len(self._said) < self.lines
 
-    def _last_line(self, key: str, uid: str, now: float) -> float | None:
+    def _word(self, key: str, uid: str, now: float) -> _Word | None:
         self._forget(now)
-        return self._last.get((key, uid))
+        return self._words.get((key, uid))
 
     def _forget(self, now: float) -> None:
         while self._said and self._said[0][0] <= now - self.interval:
             at, life = self._said.popleft()
-            if self._last.get(life) == at:
-                del self._last[life]
+            word = self._words.get(life)
+            if word is not None and word.at == at:
+                del self._words[life]

@@ -14,6 +14,8 @@ from informer.resource import Resource
 _LINE = 3900
 _KEY = 530  # a namespace of 253 characters, a slash, a name of 253
 _SUMMARY = 1500
+_FINALIZERS = 5
+_FINALIZER = 100
 _PATHS = 20
 
 
@@ -29,7 +31,7 @@ class Report:
 
     def bad(self, entry: QuarantinedObject, *, first: bool) -> None:
         """An ERROR that says what is wrong with an object and which command helps."""
-        state = " is terminating, and its finalizers wait: it" if entry.terminating else ""
+        state = f" {_terminating(entry)}: it" if entry.terminating else ""
         head = f"{_who(entry)}{state} cannot be read and is withheld: {excerpt(entry.summary, _SUMMARY)}"
         line = f"{head}. {_help(entry, _LINE - len(head))}"
         self.logger.error("%s", line, extra=_extra(entry, "first" if first else "reminder"))
@@ -58,6 +60,15 @@ class Report:
 
 def _who(entry: QuarantinedObject) -> str:
     return f"{entry.resource.kind or entry.resource} {excerpt(entry.key, _KEY)}"
+
+
+def _terminating(entry: QuarantinedObject) -> str:
+    """That it is being deleted, and whom that waits for: not always this program, and then mending frees nothing."""
+    names = [excerpt(name, _FINALIZER) for name in entry.metadata.finalizers]
+    if not names:
+        return "is terminating"
+    more = f" and {len(names) - _FINALIZERS} more" if len(names) > _FINALIZERS else ""
+    return f"is terminating, and its finalizers wait ({', '.join(names[:_FINALIZERS])}{more})"
 
 
 def _help(entry: QuarantinedObject, room: int) -> str:

@@ -58,7 +58,8 @@ class DegradedListerWatcher(Generic[T_co]):
 
     Args:
         delegate: where objects come from; not another degraded wrapper.
-        decode: from the object to the value; synchronous. None passes the objects on as they are.
+        decode: from the object to the value; synchronous. None passes the objects on as they are. An object for which it
+            returns None is withheld, since a `return` is missing there, mostly.
         checks: see `informer.checks`.
         quarantine: of this wrapper alone; None makes one.
 
@@ -194,12 +195,19 @@ class DegradedListerWatcher(Generic[T_co]):
         async with self._delegate.watch(options) as events:
             self._quarantine.speak()
             reminders = asyncio.create_task(self._quarantine.remind(), name=f"reminders of bad {self.resource}")
-            reminders.add_done_callback(self._reminders_ended)
+            watching = asyncio.current_task()
+
+            def ended(task: asyncio.Task[None]) -> None:
+                # Where everything is cancelled, as at the end of `asyncio.run`, the watch is over as well.
+                if not (task.cancelled() and watching is not None and (watching.cancelling() or watching.done())):
+                    self._reminders_ended(task)
+
+            reminders.add_done_callback(ended)
             stream = self._judge_events(events, collection)
             try:
                 yield stream
             finally:
-                reminders.remove_done_callback(self._reminders_ended)
+                reminders.remove_done_callback(ended)
                 reminders.cancel()
                 await asyncio.wait([reminders])
                 await stream.aclose()

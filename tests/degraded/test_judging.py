@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import types
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from informer import checks
 from informer.degraded.judging import Judging
+from informer.degraded.wrapper import DegradedListerWatcher
+from informer.listerwatcher import ListOptions
 from informer.objects import KubeObject
 from informer.problems import Problem
+from informer.resource import Resource
+from tests.degraded.support import Scripted, bad
 
 BAD = KubeObject.parse(b'{"metadata":{"name":"a"},"spec":{"drainTimeout":"1","size":"1K","count":"x"}}')
 
@@ -61,6 +68,68 @@ def test_check_that_answers_nonsense(answer):
     (problem,) = Judging([lambda obj: answer], None)(BAD)[1]
     assert problem.path == ()
     assert "test_check_that_answers_nonsense" in problem.reason
+
+
+def mistaken(obj: KubeObject) -> object:
+    return obj.nothing_of_that_name
+
+
+def mistaken_deeper(obj: KubeObject) -> object:
+    return mistaken(obj)
+
+
+def in_the_library(obj: KubeObject) -> object:
+    return obj["spec"]["nothing"]
+
+
+def long_winded(obj: KubeObject) -> object:
+    raise ValueError("x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [(mistaken, mistaken), (mistaken_deeper, mistaken), (in_the_library, in_the_library), (long_winded, long_winded)],
+)
+def test_bug_of_the_program_says_where(function: Callable[[KubeObject], object], where: types.FunctionType) -> None:
+    """When a decoder or a check raises what may be its own bug, the reason should name file and line, and stay short."""
+    place = f"(raised at test_judging.py:{where.__code__.co_firstlineno + 1})"
+    for judging in (Judging([], function), Judging([function], None)):
+        (problem,) = judging(BAD)[1]
+        assert problem.reason.endswith(place)
+        assert len(problem.reason) <= 400
+
+
+@pytest.mark.parametrize(
+    "function",
+    [decode, lambda obj: msgspec.json.decode(b"["), int],
+    ids=["a field", "no field", "compiled code"],
+)
+def test_refusal_of_a_decoder_is_no_bug(function: Callable[[KubeObject], object]) -> None:
+    """When a validating decoder refuses the object, or no line of Python did, no place should be named."""
+    problems = Judging([], function)(BAD)[1]
+    assert problems
+    assert all("raised at" not in problem.reason for problem in problems)
+
+
+async def test_bug_shows_nothing_of_a_sensitive_object(caplog: pytest.LogCaptureFixture) -> None:
+    """When a decoder stumbles over a Secret, neither entry nor log should have its text."""
+
+    def stumble(obj: KubeObject) -> object:
+        raise ValueError(obj["spec"]["drainTimeout"])
+
+    secrets = Resource("", "v1", "secrets", kind="Secret")
+    source = DegradedListerWatcher(Scripted([bad("a", value="hunter2")], resource=secrets), decode=stumble)
+    await source.list(ListOptions())
+    assert len(caplog.records) == 1
+    assert "hunter2" not in f"{caplog.text} {caplog.records[0].__dict__} {source.quarantine['team-a/a'].problems}"
+
+
+def test_decode_that_returns_nothing() -> None:
+    """When a `return` was forgotten, the object should be withheld, with the reason, and not be cached as None."""
+    (problem,) = Judging([], lambda obj: None)(BAD)[1]
+    assert str(problem) == "decode returned None; is a return missing?"
+    assert paths(checks.duration("spec.drainTimeout"), decode=lambda obj: None) == ["spec.drainTimeout"]
+    assert Judging([], lambda obj: 0)(BAD) == (0, []), "what is only falsy is a value"
 
 
 def test_very_many_problems_are_counted():

@@ -12,7 +12,7 @@ from informer import checks
 from informer.degraded.quarantine import Quarantine, Transition
 from informer.degraded.wrapper import DegradedListerWatcher
 from informer.errors import ContentNotKeptError
-from informer.listerwatcher import Item, ListOptions, WatchOptions
+from informer.listerwatcher import Deleted, Item, ListOptions, WatchOptions
 from informer.objects import KubeObject
 from informer.problems import Problem
 from informer.resource import Resource
@@ -263,6 +263,21 @@ async def test_starting_to_terminate_is_said_at_once(caplog):
     assert [record.terminating for record in caplog.records] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("finalizers", "words"),
+    [
+        (["example.test/a"], " is terminating, and its finalizers wait (example.test/a): it cannot be read"),
+        ([f"f{n}" for n in range(9)], " is terminating, and its finalizers wait (f0, f1, f2, f3, f4 and 4 more): it"),
+        ([], " is terminating: it cannot be read"),
+    ],
+)
+async def test_line_names_the_finalizers_that_are_left(caplog, finalizers, words):
+    """When an object waits for its finalizers, the line should tell whose they are: mending may free nothing."""
+    await open_watch(Quarantine(), 1, [bad("b", **DYING | {"finalizers": finalizers})])
+    (line,) = lines(caplog)
+    assert line.startswith(f"Widget team-a/b{words}")
+
+
 async def test_terminating_at_first_sight_is_said_once(caplog):
     await open_watch(Quarantine(), 1, [bad("b", **DYING), bad("b", "2", **DYING)])
     (line,) = lines(caplog)
@@ -332,15 +347,108 @@ async def test_gone_is_not_recovered(caplog):
 async def test_object_that_turns_good_and_bad_again_and_again_does_not_flood_the_log(caplog):
     flapping = [item for n in range(100) for item in (bad("b", f"{n}a"), widget("b", f"{n}b"))]
     await open_watch(Quarantine(), 1000, [*flapping, bad("b", "last")])
-    assert len(lines(caplog)) == 1 + 3
-    assert len(lines(caplog, logging.WARNING)) == 1
+    assert events(caplog) == ["first", "recovered", "first", *["reminder"] * 3]
+
+
+BAD, GOOD, GONE = bad("b"), widget("b"), Deleted("team-a/b", "u-b", "9", None)
+
+
+@pytest.mark.parametrize(
+    ("course", "at_once", "later"),
+    [
+        ([BAD, GOOD, BAD], ["first", "recovered", "first"], ["reminder"]),
+        ([BAD, GOOD, BAD, GOOD], ["first", "recovered", "first"], ["recovered"]),
+        ([BAD, GOOD, BAD, GOOD, BAD], ["first", "recovered", "first"], ["reminder"]),
+        ([BAD, GOOD, BAD, GONE], ["first", "recovered", "first", "deleted"], []),
+        ([BAD, GOOD, BAD, GOOD, BAD, GONE], ["first", "recovered", "first", "deleted"], []),
+        ([BAD, GONE, BAD, GONE, BAD, GONE], ["first", "deleted", "first", "deleted", "first"], ["deleted"]),
+        ([BAD, GONE, BAD, GONE, BAD, GONE, BAD], ["first", "deleted", "first", "deleted", "first"], ["reminder"]),
+        ([BAD, GOOD, BAD, GOOD, bad("b", uid="next")], ["first", "recovered", "first", "first"], ["reminder"]),
+        ([BAD, GOOD, BAD, GOOD, bad("b", uid="next"), widget("b", uid="next")],
+         ["first", "recovered", "first", "first", "recovered"], []),
+    ],
+)  # fmt: skip
+async def test_the_last_word_about_an_object_is_true(caplog, course, at_once, later):
+    """When an object turns good, bad or goes again and again, the log should never end with the contrary."""
+    quarantine = Quarantine()
+    watch = asyncio.create_task(open_watch(quarantine, 500, course))
+    await asyncio.sleep(1)
+    assert events(caplog) == at_once
+    assert all(entry.content.raw is None for _, entry, _ in quarantine._held.values()), "no bytes past the budget"
+    await asyncio.sleep(400)
+    assert not watch.done()
+    assert events(caplog) == [*at_once, *later]
+    await watch
+    assert events(caplog) == [*at_once, *later]
+
+
+async def test_an_end_that_was_held_back_is_said_in_time(caplog):
+    """When no object is bad any more, the end of one should be said one interval after its last line, and not later."""
+    told: list[str] = []
+
+    async def course():
+        await asyncio.sleep(100)
+        for item in (BAD, GOOD, BAD, GOOD):
+            yield item
+        await asyncio.sleep(305)
+        told.extend(events(caplog))
+
+    source = DegradedListerWatcher(Scripted(events=course()), checks=[checks.duration("spec.drainTimeout")])
+    async with source.watch(WatchOptions(resource_version="1")) as stream:
+        async for _ in stream:
+            pass
+    assert told == ["first", "recovered", "first", "recovered"]
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [([BAD], ["recovered", "first"]), ([GOOD], ["recovered"]), ([], ["recovered"])],
+    ids=["bad", "good", "gone"],
+)
+async def test_an_end_that_was_held_back_is_said_by_the_next_request(caplog, then, said):
+    """When no watch was open as an end fell due, it should be said before anything else is."""
+    source = DegradedListerWatcher(Scripted(*[[BAD], [GOOD]] * 2, then), checks=[checks.duration("spec.drainTimeout")])
+    for _ in range(4):
+        await source.list(ListOptions())
+    assert events(caplog) == ["first", "recovered", "first"]
+    await asyncio.sleep(1000)
+    await source.list(ListOptions())
+    assert events(caplog) == ["first", "recovered", "first", *said]
+
+
+async def test_reminders_of_an_object_that_flaps_tell_the_next_round(caplog):
+    """When a reminder is due, an object that still flaps should be followed for one more round."""
+
+    async def flapping():
+        for n in range(1200):
+            yield bad("b", f"{n}a")
+            await asyncio.sleep(0.5)
+            yield widget("b", f"{n}b")
+            await asyncio.sleep(0.5)
+
+    source = DegradedListerWatcher(Scripted(events=flapping()), checks=[checks.duration("spec.drainTimeout")])
+    async with source.watch(WatchOptions(resource_version="1")) as stream:
+        async for _ in stream:
+            pass
+    assert 2 * 4 - 1 <= len(lines(caplog)) <= 2 * 4
+    assert 2 * 4 - 1 <= len(lines(caplog, logging.WARNING)) <= 2 * 4
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.quarantine_event for record in caplog.records]
 
 
 async def test_log_lines_are_short_single_and_printable(caplog):
     hostile = KubeObject(bad("b").object.raw, "b\n\x1b[31m" + "n" * 5000, "team\u202ea", "u\n", "7\r")
     item = Item(hostile.key, hostile.uid, hostile.resource_version, {}, hostile)
     wide = bad("wide", value="x" * (2 << 20), annotations={"a": "y" * (2 << 20)})
-    many = widget("many", spec={"drainTimeout": {f"k{n}\n": n for n in range(5000)}})
+    finalizers = ["example.test/\n" + "f" * 5000] * 50
+    many = widget(
+        "many",
+        deletionTimestamp="2026-01-01T00:00:00Z",
+        finalizers=finalizers,
+        spec={"drainTimeout": {f"k{n}\n": n for n in range(5000)}},
+    )
     source = DegradedListerWatcher(Scripted([item, wide, many]), checks=[checks.duration("spec.drainTimeout[*]")])
     await source.list(ListOptions())
     assert len(lines(caplog)) == 3

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
 from attrs import define
+
+from tests import patches
 
 
 @define
@@ -21,15 +22,11 @@ class Command:
     def read(cls, text: str) -> Command:
         words = shlex.split(text)
         kind = next(word.removeprefix("--type=") for word in words if word.startswith("--type="))
-        return cls(words, kind, json.loads(words[words.index("-p") + 1], parse_constant=_no_constant))
+        return cls(words, kind, patches.read(words[words.index("-p") + 1]))
 
     def with_value(self, value: Any) -> Any:
         """The patch once a human has put a value in place of its placeholder."""
         return _fill(self.payload, value)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _fill(tree: Any, value: Any) -> Any:

@@ -25,6 +25,7 @@ from informer import (
     checks,
 )
 from informer.testing.virtual import run
+from tests import patches
 from tests.logs import keeping
 
 from .bytes import NASTY, NASTY_TEXT, POISON, WIDGETS, Client, Response, item, page
@@ -172,7 +173,7 @@ def test_log_lines_and_commands(shell: Shell, objects: list[object]):
     for words in calls:
         assert words[0] == "patch"
         assert words[1] == "widgets.v1.example.test"
-        json.loads(words[words.index("-p") + 1])
+        patches.read(words[words.index("-p") + 1])
 
 
 def test_each_nasty_text(shell: Shell):

@@ -14,6 +14,7 @@ from informer.objects import KubeObject
 from informer.problems import DURATION, QUANTITY, Problem, QuarantinedObject
 from informer.problems import Path as FieldPath
 from informer.resource import Resource
+from tests import patches
 
 NODEPOOLS = Resource("hypershift.openshift.io", "v1beta1", "nodepools", kind="NodePool")
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
@@ -29,7 +30,7 @@ def entry(
 
 def payload(command: str) -> object:
     words = shlex.split(command)
-    return json.loads(words[words.index("-p") + 1])
+    return patches.read(words[words.index("-p") + 1])
 
 
 def test_the_command_that_it_was_all_about():
@@ -80,6 +81,7 @@ def guarded(path: str, value: object, new: object, op: str = "replace") -> list[
     return [{"op": "test", "path": path, "value": value}, {"op": op, "path": path, "value": new}]
 
 
+ANY = "<a valid value, quoted only if it is text>"
 VERSION = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
 
 
@@ -89,19 +91,19 @@ VERSION = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
         (Problem(("spec", "groups", 1, "tenant"), "0", "no", "str"), guarded("/spec/groups/1/tenant", 0, "<str>")),
         (Problem(("spec", "ports", 1), "null", "no", "int"), guarded("/spec/ports/1", None, "<int>")),
         (Problem(("spec", "limits", "example.test/gpu"), '"two"', "no", "q"), guarded("/spec/limits/example.test~1gpu", "two", "<q>")),
-        (Problem(("spec", "a~b"), "false", "no"), guarded("/spec/a~0b", False, "<a valid value>")),
+        (Problem(("spec", "a~b"), "false", "no"), guarded("/spec/a~0b", False, ANY)),
         (Problem(("spec", "groups"), '{"name":"g0"}', "no", "array"), guarded("/spec/groups", {"name": "g0"}, "<array>")),
-        (Problem(("spec", "x/y"), "9007199254740993", "no"), guarded("/spec/x~1y", 9007199254740993, "<a valid value>")),
-        (Problem(("spec", "x/y"), "", "missing"), [{"op": "add", "path": "/spec/x~1y", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1, "y"), "", "missing"), [VERSION, {"op": "add", "path": "/spec/x/1/y", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), "", "?"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), '"' + "y" * 500 + '"', "long"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), "1" * 50, "big"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), "1e400", "big"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), '{"a":[null]}', "no"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), "NaN", "odd"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), '"\U0001f600"', "emoji"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
-        (Problem(("spec", "x", 1), '"\ud800"', "odd"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": "<a valid value>"}]),
+        (Problem(("spec", "x/y"), "9007199254740993", "no"), guarded("/spec/x~1y", 9007199254740993, ANY)),
+        (Problem(("spec", "x/y"), "", "missing"), [{"op": "add", "path": "/spec/x~1y", "value": ANY}]),
+        (Problem(("spec", "x", 1, "y"), "", "missing"), [VERSION, {"op": "add", "path": "/spec/x/1/y", "value": ANY}]),
+        (Problem(("spec", "x", 1), "", "?"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), '"' + "y" * 500 + '"', "long"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), "1" * 50, "big"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), "1e400", "big"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), '{"a":[null]}', "no"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), "NaN", "odd"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), '"\U0001f600"', "emoji"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
+        (Problem(("spec", "x", 1), '"\ud800"', "odd"), [VERSION, {"op": "replace", "path": "/spec/x/1", "value": ANY}]),
     ],
 )  # fmt: skip
 def test_json_patch_where_a_merge_patch_would_do_harm(problem, patch):
@@ -110,12 +112,84 @@ def test_json_patch_where_a_merge_patch_would_do_harm(problem, patch):
     assert payload(command) == patch
 
 
+NO_TEXT = [
+    "int",
+    "int | null",
+    "int >= 0",
+    "float <= 1.5",
+    "int that's a multiple of 2",
+    "array of length >= 1",
+    "int | float",
+    "bool",
+    "object",
+    "integer",
+    "boolean",
+    "number",
+    "array",
+    "an object",
+    "a list or an object",
+    "a number up to 10",
+    "a number from -1",
+    "a multiple of 0.5",
+    "at most 5 items",
+    "at least 1 members",
+]
+
+
+@pytest.mark.parametrize("value", [3, True, {"a": 1}, [1], 1.5, None], ids=repr)
+@pytest.mark.parametrize("expected", NO_TEXT)
+@pytest.mark.parametrize("path", [("spec", "replicas"), ("spec", "list", 0)], ids=["merge", "json"])
+def test_what_is_pasted_for_no_text_stays_what_it_is(path: FieldPath, expected: str, value: object):
+    """When no text may stand in a field, a number, object or list put in place of <...> should not become a text."""
+    (command,) = entry(Problem(path, '"3"', "no", expected)).fix_commands()
+    assert command.count(f"<{expected}>".replace("'", "'\"'\"'")) == 1
+    filled = command.replace(f"<{expected}>".replace("'", "'\"'\"'"), json.dumps(value))
+    words = shlex.split(filled)
+    patch = json.loads(words[-1])
+    assert (patch["spec"]["replicas"] if isinstance(patch, dict) else patch[-1]["value"]) == value
+    assert payload(command) != patch  # as it is, the placeholder is no such value
+
+
+@pytest.mark.parametrize(
+    "expected",
+    ["str", "string", "str | null", "int | str", "integer or string, e.g. 25%", "duration, e.g. 10m", "object name",
+     "quantity, e.g. 500m", 'one of "A", "B"', "at most 5 characters", "int, or so", 'int","x":"y', "an int>", "number: 1"],
+)  # fmt: skip
+@pytest.mark.parametrize("path", [("spec", "size"), ("spec", "list", 0)], ids=["merge", "json"])
+def test_what_is_pasted_where_text_may_stand(path: FieldPath, expected: str):
+    """When text may stand in a field, the placeholder should be in quotes, and say so where a number may as well."""
+    (command,) = entry(Problem(path, "0", "no", expected)).fix_commands()
+    patch = json.loads(shlex.split(command)[-1])
+    placeholder = patch["spec"]["size"] if isinstance(patch, dict) else patch[-1]["value"]
+    assert placeholder.startswith(f"<{expected}")
+    either = ("str | null", "int | str", "integer or string, e.g. 25%", "object name", "int, or so", 'int","x":"y', "an int>", "number: 1")  # fmt: skip
+    assert placeholder.endswith(", quoted only if it is text>") is (expected in either)
+
+
+def test_a_value_that_looks_like_a_placeholder():
+    """When somebody has stored a placeholder as it was, the guard should still test for that text."""
+    (command,) = entry(Problem(("spec", "list", 0), '"<int>"', "no", "int")).fix_commands()
+    words = shlex.split(command)
+    assert words[-1] == (
+        '[{"op":"test","path":"/spec/list/0","value":"<int>"},{"op":"replace","path":"/spec/list/0","value":<int>}]'
+    )
+
+
+def test_a_name_that_looks_like_a_placeholder():
+    """When a member's name looks like a placeholder, it should stay a name."""
+    (command,) = entry(
+        Problem(("spec", ':"<int>"'), "0", "no", "int"), Problem(("spec", "<int>"), "0", "no")
+    ).fix_commands()
+    assert [change["path"] for change in payload(command)[2:]] == ['/spec/:"<int>"', "/spec/<int>"]
+    assert '"value":<int>}' in command
+
+
 def test_a_name_beyond_what_kubectl_reads_in_yaml_goes_into_a_merge_patch():
     (command,) = entry(
         Problem(("spec", "limits", "\U0001f600"), "1", "odd"), Problem(("spec", "a/b"), "1", "odd")
     ).fix_commands()
     assert "--type=merge" in command
-    assert payload(command) == {"spec": {"limits": {"\U0001f600": "<a valid value>"}, "a/b": "<a valid value>"}}
+    assert payload(command) == {"spec": {"limits": {"\U0001f600": ANY}, "a/b": ANY}}
 
 
 def test_exact_digits_reach_the_guard():
@@ -139,7 +213,7 @@ def test_what_lies_inside_a_replaced_value_is_not_patched_as_well():
         Problem(("spec", "a"), '"x"', "no"),
         Problem(("spec", "a"), '"x"', "again"),
     ).fix_commands()
-    assert payload(command) == {"spec": {"a": "<a valid value>"}}
+    assert payload(command) == {"spec": {"a": ANY}}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +269,7 @@ def shell(tmp_path_factory):
             capture_output=True,
             check=True,
             cwd=folder,
+            timeout=60,
         )
         assert done.stdout == done.stderr == b""
         assert sorted(p.name for p in folder.iterdir()) == ["argv", "kubectl"]
@@ -230,7 +305,7 @@ def test_quoting_survives_a_real_shell(shell, text):
             assert command.isascii()
             assert command.isprintable()
             assert shell(command) == shlex.split(command)[1:]
-            json.loads(shell(command)[-1])
+            patches.read(shell(command)[-1])
 
 
 @settings(max_examples=40, deadline=None)
@@ -247,7 +322,7 @@ def test_any_command_reaches_kubectl_as_it_was_meant(shell, problems):
         arguments = shell(command)
         assert arguments == shlex.split(command)[1:]
         assert arguments[:4] == ["patch", "nodepools.v1beta1.hypershift.openshift.io", "pool-a", "-n"]
-        json.loads(arguments[-1])
+        patches.read(arguments[-1])
 
 
 @given(st.lists(st.text(max_size=5) | st.integers(0, 99), max_size=5))
