@@ -1,11 +1,13 @@
 """An operator of NodePools that goes on when one of them cannot be read, and still cleans up after that one when it is deleted.
 
-Four habits make it so:
+Five habits make it so:
 
 * the checks say what it needs to be able to read, so that a bad pool is withheld and every other one is served;
 * a quarantined pool is work too: it is never taken for a deleted one, and once it terminates its finalizer runs;
 * the clean-up needs only what no bad field can spoil: name, uid and finalizers, which stand in the entry's metadata;
-* a reconcile that fails is tried again later, and keeps nobody else waiting.
+* a reconcile that fails is tried again later, and keeps nobody else waiting;
+* a reconcile has a time limit: one call to a cloud that never answers would stop all pools, and no alert would tell, since the handler only
+  puts keys into a queue.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from informer import (
     Added,
     Change,
     InformerFactory,
+    InformerOptions,
     KubeObject,
     NotFoundError,
     ObjectMeta,
@@ -40,6 +43,7 @@ NODEPOOLS = Resource("hypershift.openshift.io", "v1beta1", "nodepools", kind="No
 CHECKS = [checks.duration("spec.nodeDrainTimeout"), checks.duration("spec.nodeVolumeDetachTimeout")]
 FINALIZER = "example.test/machines"
 RETRY = 30.0
+PATIENCE = 120.0  # seconds for one reconcile
 
 
 class Cloud(Protocol):
@@ -58,20 +62,24 @@ class Operator:
 
     api: ApiClient
     cloud: Cloud
+    options: InformerOptions = field(factory=InformerOptions)  # its registry is where the metrics go
+    informers: list[SharedInformer[KubeObject]] = field(factory=list, init=False)  # for readiness() and liveness()
     _due: asyncio.Queue[str] = field(factory=asyncio.Queue, init=False)
     _waiting: set[str] = field(factory=set, init=False)
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with InformerFactory(self.api) as factory:
+        async with InformerFactory(self.api, options=self.options) as factory:
             pools = factory.informer(NODEPOOLS, checks=CHECKS)
-            await factory.wait_for_sync()
+            self.informers.append(pools)
+            await factory.wait_for_sync(timeout=3600)  # it goes on asking; /readyz and InformerNotSynced say why
             pools.add_handler(on_change=self._note)
             while True:
                 key = await self._due.get()
                 self._waiting.discard(key)
                 try:
-                    await self._reconcile(pools, key)
+                    async with asyncio.timeout(PATIENCE):
+                        await self._reconcile(pools, key)
                 except Exception:
                     log.exception("pool %s: trying again in %g s", key, RETRY)
                     asyncio.get_running_loop().call_later(RETRY, self._enqueue, key)

@@ -67,7 +67,11 @@ ROWS = (
                 "Each time one is received, also unchanged ones.",
                 "ops",
             ),
-            Panel("Handler backlog", ((f"informer_handler_backlog{SELECTED}", WHO),)),
+            Panel(
+                "Handler backlog",
+                ((f"informer_handler_backlog{SELECTED}", WHO),),
+                "Never back at 0: a handler hangs, or never catches up.",
+            ),
             Panel(
                 "Merged changes",
                 ((f"rate(informer_merged_changes_total{SELECTED}[5m])", WHO),),
@@ -79,8 +83,15 @@ ROWS = (
     Row(
         "Evictions",
         (
-            Panel("Blocked nodes", (("sum(eviction_blocked_keys)", ""),), kind="stat"),
-            Panel("Oldest block", (("max(eviction_oldest_block_seconds)", ""),), unit="s", kind="stat"),
+            Panel(
+                "Blocked nodes",
+                (("sum(max_over_time(eviction_blocked_keys[5m]))", ""),),
+                "Nodes that are asked about; the deadline of a drain takes them out, too.",
+                kind="stat",
+            ),
+            Panel(
+                "Oldest block", (("max(max_over_time(eviction_oldest_block_seconds[5m]))", ""),), unit="s", kind="stat"
+            ),
             Panel("Attempts", (("sum by (result) (rate(eviction_attempts_total[5m]))", "{{result}}"),), unit="ops"),
             Panel(
                 "Gated passes",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from eviction import EvictionMetrics, EvictionThrottle, Outcome, RefusalKind
+from eviction import EvictionMetrics, EvictionThrottle, Outcome, Refusal, RefusalKind
 from informer import SharedInformer
+from informer.backoff import Backoff
 from informer.metrics import observe
 from informer.resource import Resource
 from informer.testing import FakeListerWatcher
@@ -25,7 +28,8 @@ ALERTS = DOCS / "observability" / "alerts.yaml"
 DASHBOARD = DOCS / "observability" / "dashboard.json"
 WIDGETS = Resource("example.test", "v1", "widgets", kind="Widget")
 COMMON = {"resource", "informer"}
-PROMETHEUS = {"le", "job", "instance"}
+PROMETHEUS = {"le", "job", "instance", "namespace", "pod"}
+BASE = "https://docs.example/kube-informer/"
 
 
 def families() -> dict[str, tuple[str, str, frozenset[str]]]:
@@ -102,28 +106,49 @@ def check(expression: str, *, extra: set[str] = frozenset()) -> None:  # type: i
     assert labels(expression) | extra <= known | PROMETHEUS, expression
 
 
-RULES: list[dict[str, Any]] = [
+EVERY: list[dict[str, Any]] = [
     rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
 ]
+RECORDED: dict[str, str] = {rule["record"]: rule["expr"] for rule in EVERY if "record" in rule}
+RULES = [rule for rule in EVERY if "alert" in rule]
+
+
+def in_full(expression: str) -> str:
+    """With what is recorded in place of its name."""
+    for name, meaning in RECORDED.items():
+        expression = expression.replace(name, meaning)
+    return expression
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_alert(rule: dict[str, Any]) -> None:
     """When an alert is read, it should ask for metrics and labels that exist, wait, and say what to do and where to read."""
     templates = set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])))
-    check(rule["expr"], extra=templates)
+    check(in_full(rule["expr"]), extra=templates)
+    for query in re.findall(r"`(.*?)`", rule["annotations"]["description"]):
+        check(query)
     assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
     assert re.fullmatch(r"\d+m", rule["for"])
     assert rule["labels"]["severity"] in {"warning", "critical"}
-    assert set(rule["annotations"]) == {"summary", "description", "runbook"}
-    assert (DOCS / rule["annotations"]["runbook"]).exists()
-    grouped = re.search(r"\bby \(([^)]*)\)", rule["expr"])
-    assert grouped is None or templates <= labels(rule["expr"]), "a label that the expression drops"
+    assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+    dropped = re.findall(r"\bwithout \(([^)]*)\)", in_full(rule["expr"]))
+    assert templates.isdisjoint(name.strip() for group in dropped for name in group.split(","))
+    assert " by (" not in in_full(rule["expr"]), "whoever is paged needs the labels of the pod"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_runbook(rule: dict[str, Any]) -> None:
+    """When an alert names its page, the address should have the base that is to be replaced, a page and a heading of it."""
+    address = rule["annotations"]["runbook_url"]
+    page, _, heading = address.removeprefix(BASE).partition(".html#")
+    assert address == f"{BASE}{page}.html#{heading}"
+    assert re.search(rf"(?im)^#+ {heading.replace('-', ' ')}$", (DOCS / f"{page}.md").read_text())
+    assert f"in place of {BASE.rstrip('/')}:" in ALERTS.read_text()
 
 
 def test_alerts_cover() -> None:
     """When something goes wrong for long, there should be an alert: unreadable, stale, failing, behind, blocked."""
-    text = " ".join(rule["expr"] for rule in RULES)
+    text = " ".join(in_full(rule["expr"]) for rule in RULES)
     assert names(text) >= {
         "informer_quarantined_objects",
         "informer_seconds_since_contact",
@@ -152,19 +177,154 @@ def test_staleness() -> None:
     assert f"Beyond {stale} s" in DASHBOARD.read_text()
 
 
+def promtool(directory: Path, *command: str) -> None:
+    """Run it beside a copy of the rules."""
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    (directory / ALERTS.name).write_text(ALERTS.read_text())
+    done = subprocess.run([found, *command], cwd=directory, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.real_time
 @pytest.mark.parametrize(
     "command", [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]], ids=["check", "test"]
 )
 def test_promtool(command: list[str], tmp_path: Path) -> None:
     """When Prometheus reads the rules, it should take them, and they should fire as their own tests say."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
-    for file in (ALERTS, Path(__file__).with_name("alerts_test.yaml")):
-        (tmp_path / file.name).write_text(file.read_text())
-    done = subprocess.run([promtool, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    tests = Path(__file__).with_name("alerts_test.yaml")
+    (tmp_path / tests.name).write_text(tests.read_text())
+    promtool(tmp_path, *command)
+
+
+@pytest.mark.real_time
+def test_the_alert_of_a_drainer(tmp_path: Path) -> None:
+    """When a drain's deadline ends it, the rule of the page about evictions should fire, and no longer than it says."""
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "eviction.md").read_text(), re.MULTILINE | re.DOTALL)
+    rules = {"groups": [{"name": "drainer", "rules": yaml.safe_load(block)}]}
+    (tmp_path / "drainer.yaml").write_text(yaml.safe_dump(rules))
+    expected = {
+        "exp_labels": {"severity": "warning"},
+        "exp_annotations": {
+            **rules["groups"][0]["rules"][0]["annotations"],
+            "summary": "1 drains were ended by their deadline in the last hour",
+        },
+    }
+    alerts = [
+        {"alertname": "DrainTimedOut", "eval_time": time, "exp_alerts": fired}
+        for time, fired in (("9m", []), ("15m", [expected]), ("50m", [expected]), ("80m", []))
+    ]
+    counter = {"series": "drains_timed_out_total", "values": "0x10 1x100"}
+    test = {"interval": "1m", "input_series": [counter], "alert_rule_test": alerts}
+    text = yaml.safe_dump({"rule_files": ["drainer.yaml"], "evaluation_interval": "1m", "tests": [test]})
+    (tmp_path / "generated.yaml").write_text(text)
+    promtool(tmp_path, "test", "rules", "generated.yaml")
+
+
+def test_gauges_of_a_blocked_node() -> None:
+    """When a node's interval is over, the gauges should not have it until the next attempt, and then with its whole age."""
+    time, registry = 0.0, CollectorRegistry()
+    throttle = EvictionThrottle(interval=30, clock=lambda: time)
+    EvictionMetrics(registry, throttle=throttle)
+    seen = []
+    for moment in (0, 29, 31, 60, 91):
+        time = float(moment)
+        if moment in {0, 60}:
+            with throttle.acquire("node-1") as permit:  # type: ignore[union-attr]  # its turn has come
+                permit.refused(Refusal(RefusalKind.BUDGET, "no headroom"))
+        seen.append(
+            [registry.get_sample_value(f"eviction_{name}") for name in ("blocked_keys", "oldest_block_seconds")]
+        )
+    assert seen == [[1, 0], [1, 29], [0, 0], [1, 60], [0, 0]]
+
+
+SCRAPE, BEGIN, END = 30, 600, 2 * 3600
+
+
+def failures(latency: float, retry_after: float | None = None, *, minutes: float = 110) -> list[float]:
+    """When the requests of an outage fail, in seconds: at the informer's own pace, each after `latency`."""
+    backoff, time, times = Backoff(rng=random.Random(1).random), float(BEGIN), []
+    while (time := time + latency) < BEGIN + 60 * minutes:
+        times.append(time)
+        time += backoff.next(retry_after)
+    return times
+
+
+def series(name: str, value: Callable[[int], float | str], **more: str) -> dict[str, str]:
+    """What Prometheus has scraped."""
+    labels = ", ".join(f'{label}="{word}"' for label, word in {"resource": "w", "informer": "all", **more}.items())
+    return {"series": f"{name}{{{labels}}}", "values": " ".join(str(value(time)) for time in range(0, END, SCRAPE))}
+
+
+def scraped(times: Sequence[float], live: Callable[[int], bool], outcomes: Sequence[str]) -> list[dict[str, str]]:
+    """An informer whose requests failed at these times, each outcome in its turn, and which was live at those."""
+
+    def failed(outcome: str) -> Callable[[int], float | str]:
+        own = times[outcomes.index(outcome) :: len(outcomes)]
+        return lambda time: sum(one <= time for one in own) or "_"  # there is no series before the first
+
+    def silent(time: int) -> float:
+        return time - max(one for one in range(0, time + 1, SCRAPE) if live(one))
+
+    return [
+        series("informer_synced", lambda _: 1),
+        series("informer_live", lambda time: int(live(time))),
+        series("informer_seconds_since_contact", silent),
+        *(series("informer_requests_total", failed(outcome), verb="watch", outcome=outcome) for outcome in outcomes),
+    ]
+
+
+def fires(directory: Path, input_series: list[dict[str, str]], expected: set[str]) -> None:
+    """Which alerts have fired at any time, and only these."""
+    expression = {
+        "expr": 'count(count_over_time(ALERTS{alertstate="firing"}[2h])) by (alertname)',
+        "eval_time": f"{END // 60}m",
+        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in sorted(expected)],
+    }
+    test = {"interval": f"{SCRAPE}s", "input_series": input_series, "promql_expr_test": [expression]}
+    text = yaml.safe_dump({"rule_files": [ALERTS.name], "evaluation_interval": "30s", "tests": [test]})
+    (directory / "generated.yaml").write_text(text)
+    promtool(directory, "test", "rules", "generated.yaml")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("outcomes", [["503"], ["503", "ConnectionError"]], ids=" and ".join)
+@pytest.mark.parametrize("retry_after", [None, 60.0], ids=lambda seconds: f"Retry-After {seconds}")
+@pytest.mark.parametrize("latency", [0, 10], ids=lambda seconds: f"{seconds} s each")
+def test_requests_that_fail(latency: float, retry_after: float | None, outcomes: list[str], tmp_path: Path) -> None:
+    """When requests fail for long, at whatever pace, exactly one alert should fire: another one if it is live at times."""
+    times = failures(latency, retry_after)
+    fires(tmp_path, scraped(times, lambda time: time < BEGIN, outcomes), {"InformerFailing"})
+    seldom = scraped(times, lambda time: time < BEGIN or time % 300 == 0, outcomes)
+    fires(tmp_path, seldom, {"InformerRequestsRefused"})
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize(
+    ("minutes", "expected"),
+    [
+        (1, set()),
+        (5, set()),
+        (9, set()),
+        (11.5, {"InformerFailing"}),
+        (15, {"InformerFailing"}),
+        (40, {"InformerFailing"}),
+    ],
+)
+@pytest.mark.parametrize("latency", [0, 10], ids=lambda seconds: f"{seconds} s each")
+def test_an_outage_that_ends(latency: float, minutes: float, expected: set[str], tmp_path: Path) -> None:
+    """When an outage ends, nothing should fire after it, and nothing at all for a short one."""
+    times = failures(latency, minutes=minutes)
+    fires(tmp_path, scraped(times, lambda time: not BEGIN <= time < BEGIN + 60 * minutes, ["503"]), expected)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("period", [240, 600, 3600])
+def test_hiccups(period: int, tmp_path: Path) -> None:
+    """When a watch is cut now and then, for ever, no alert should fire."""
+    times = [float(time) for time in range(BEGIN, END, period)]
+    fires(tmp_path, scraped(times, lambda _: True, ["ConnectionError"]), set())
 
 
 def test_dashboard_is_generated() -> None:
