@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 from typing import Any, NoReturn
 
 from attrs import define, field, frozen
@@ -152,11 +153,14 @@ async def run(api: ApiClient) -> None:
 
 async def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # the kubelet's way to end a pod
     await config.load_config()  # ~/.kube/config, KUBECONFIG, or the service account of the pod
     async with ApiClient() as api:
         await run(api)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(main())

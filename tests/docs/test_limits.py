@@ -21,6 +21,7 @@ from informer import (
     _slices,
     api,
     backoff,
+    health,
     listerwatcher,
     problems,
     reflector,
@@ -92,7 +93,8 @@ EXPECTED: dict[str, dict[str, str]] = {
         "one object, one line of a watch": f"{default(ApiListerWatcher, 'max_object_bytes') // MIB} MiB",
         "a page": f"{_http.PAGE_BYTES // (1 << 30)} GiB",
         "the cache calls itself `stale`": f"after {silence():g} s of silence",
-        "`wait_for_sync` without a timeout gives up": f"after {shared._HOPELESS} refusals in a row (401, 403, 404)",
+        "`wait_for_sync` without a timeout gives up": f"after {shared._HOPELESS} refusals in a row "
+        f"({', '.join(map(str, sorted(health._PERMANENT)))})",
     },
     "Handlers": {
         "changes that wait for a handler, before they are merged by key": f"{OPTIONS.max_backlog}",

@@ -6,11 +6,14 @@ import ast
 import asyncio
 import contextlib
 import gc
+import importlib.util
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +22,7 @@ from eviction import Deadline, EvictionThrottle, PodRef, Requeue
 from informer import ApiListerWatcher, InformerFactory, Resource, SharedInformer
 from informer.testing import FakeApiServer, VirtualTimeLoop
 from informer.testing.eviction import BUDGETS, FakeEvictions, budget
-from tests.docs.pages import PAGES, README, ROOT, blocks, defined, program
+from tests.docs.pages import DOCS, PAGES, README, ROOT, blocks, defined, program
 
 PODS = Resource("", "v1", "pods", kind="Pod")
 NODES = Resource("", "v1", "nodes", kind="Node", namespaced=False)
@@ -32,6 +35,11 @@ ELSEWHERE = {
     "README: drain_timeout": "tests/test_readme.py",
     "README: one_pass": "tests/test_readme.py",
     "tutorial: *": "tests/docs/test_tutorial.py",
+    "howto/certificates: renew": "tests/security/renewing.py",
+    "howto/from-client-go: work_until_sigterm": "tests/docs/test_tutorial.py",
+    "howto/from-kopf: withdraw": "tests/docs/test_kopf.py",
+    "howto/from-kopf: run": "tests/docs/test_kopf.py",
+    "howto/from-kopf: seen": "tests/docs/test_kopf.py",
     "testing: pytest_plugins": "tests/testing/test_pytest_plugin.py",
     "testing: test_an_outage_of_half_an_hour": "tests/testing/test_pytest_plugin.py",
 }
@@ -92,24 +100,42 @@ async def _(names: dict[str, Any]) -> None:
         await for_a_while(names["main"](api))
 
 
-@scenario("observability: probes")
+@scenario("observability: main")
 async def _(names: dict[str, Any]) -> None:
     import aiohttp
-    from aiohttp import web
 
-    async with cluster() as (_server, api), InformerFactory(api) as factory:
-        pods = factory.informer(PODS)
-        runner = web.AppRunner(names["probes"](pods))
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        await factory.wait_for_sync(timeout=10)
-        base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with aiohttp.ClientSession(base) as session:
-            for path in ("/readyz", "/livez"):
-                async with session.get(path) as response:
-                    assert (response.status, await response.text()) == (200, "pods.v1: live, synced\n")
-        await runner.cleanup()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    async with cluster() as (server, api), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def get(path: str) -> tuple[int, str]:
+            async with session.get(path) as response:
+                return response.status, await response.text()
+
+        server.forbid(PODS, "list")
+        program = asyncio.create_task(names["run"](api, port))
+        await asyncio.sleep(10)
+        status, text = await get("/readyz")
+        assert (status, "not synced, last error: 403 Forbidden" in text) == (503, True)
+        server.allow(PODS)
+        await asyncio.sleep(100)
+        for path in ("/readyz", "/livez"):
+            assert await get(path) == (200, "pods.v1: live, synced\n")
+        status, text = await get("/metrics")
+        assert (status, 'informer_objects{informer="",resource="pods.v1"} 3.0' in text) == (200, True)
+        program.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await program
+
+    async def refused(_api: object) -> None:
+        raise names["SyncError"]("pods.v1 is not synced: 403 Forbidden")
+
+    names["run"] = refused
+    names["config"] = SimpleNamespace(load_config=lambda: asyncio.sleep(0))
+    with pytest.raises(SystemExit, match="is not synced: 403"):
+        await names["main"]()
 
 
 @scenario("observability: as_leader")
@@ -279,6 +305,33 @@ async def _(names: dict[str, Any]) -> None:
         await names["controller"](api, {"shop/gone"})
 
 
+@scenario("howto/from-client-go: lead")
+async def _(names: dict[str, Any]) -> None:
+    begun: list[str] = []
+
+    def candidate(identity: str, error: Exception | None = None) -> asyncio.Task[None]:
+        async def run() -> None:
+            begun.append(identity)
+            await asyncio.sleep(60)
+            if error is not None:
+                raise error
+
+        return asyncio.create_task(names["lead"](api, identity, run))
+
+    async with cluster() as (server, api):
+        server.add_resource(Resource("coordination.k8s.io", "v1", "leases", kind="Lease"))
+        first = candidate("a", LookupError("a bug"))
+        await asyncio.sleep(1)
+        second = candidate("b")
+        await asyncio.sleep(50)
+        assert begun == ["a"]
+        assert server.objects(Resource.parse("leases.v1.coordination.k8s.io"))[0]["spec"]["holderIdentity"] == "a"
+        with pytest.raises(ExceptionGroup) as raised:
+            await first  # an error of what it leads ends it, and with it the renewals
+        assert raised.group_contains(LookupError)
+        second.cancel()
+
+
 @scenario("howto/from-kopf: pods_of_nodes")
 async def _(names: dict[str, Any]) -> None:
     async with cluster() as (_server, api):
@@ -298,6 +351,22 @@ async def _(names: dict[str, Any]) -> None:
 async def _(names: dict[str, Any]) -> None:
     (with_them,) = [value for name, value in names.items() if name.startswith("with_")]
     await typed(with_them)
+
+
+@scenario("howto/typed: trimmed")
+async def _(names: dict[str, Any]) -> None:
+    async with cluster() as (server, api), InformerFactory(api) as factory:
+        fields = [{"manager": "kubelet", "fieldsV1": {"f:spec": {}}}]
+        made = server.create(
+            PODS, {"metadata": {"name": "fat", "namespace": "shop", "managedFields": fields}, "spec": {}}
+        )
+        pods = names["trimmed"](factory)
+        await factory.wait_for_sync(timeout=10)
+        thin = pods.lister.get("fat", namespace="shop")
+        assert b"kubelet" in str(made["metadata"]).encode()
+        assert b"managedFields" not in thin.raw
+        assert (thin.uid, thin.resource_version) == (made["metadata"]["uid"], made["metadata"]["resourceVersion"])
+        assert len(pods.lister) == 4
 
 
 @scenario("howto/typed: with_models")
@@ -369,11 +438,13 @@ def test_programs_are_typed(tmp_path: Path) -> None:
             (tmp_path / "test_tutorial.py").write_text(test)
             continue
         for number, text in enumerate(blocks(name)):
+            if "import kopf" in text and importlib.util.find_spec("kopf") is None:
+                continue
             (tmp_path / f"{name.replace('-', '_').replace('/', '_')}_{number}.py").write_text(text)
     files = [str(file) for file in sorted(tmp_path.glob("*.py"))]
     command = [sys.executable, "-m", "mypy", "--strict", *files]
-    environment = {"MYPYPATH": str(tmp_path), "PATH": ""}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    environment = {"MYPYPATH": f"{tmp_path}:{DOCS / 'examples'}", "PATH": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -7,16 +7,21 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import Configuration
 
-from informer import Resource
+from informer import InformerFactory, KubeObject, Resource
 from informer.testing import FakeApiServer
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.pages import DOCS, ROOT, blocks, program
+from tests.processes import finished
 
 EXAMPLE = DOCS / "examples" / "tutorial.py"
 WEBSITES = Resource("example.test", "v1", "websites", kind="Website")
@@ -137,12 +142,104 @@ async def test_refused_write(running: FakeApiServer, caplog: pytest.LogCaptureFi
     assert any("trying again in 5 s" in record.getMessage() for record in caplog.records)
 
 
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where `load_config` looks. It read KUBECONFIG when it was imported."""
+    file = tmp_path / "kubeconfig"
+    for module in (config, config.kube_config):
+        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(file))
+    yield file
+    Configuration.set_default(None)
+
+
+@pytest.fixture
+def _sigterm() -> Iterator[None]:
+    """What process 1 of a container does with a SIGTERM that it has no handler for: nothing."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_examples", "_sigterm")
+@pytest.mark.parametrize("synced", [False, True])
+async def test_sigterm(kubeconfig: Path, synced: bool) -> None:
+    """When the kubelet ends the pod, the program should end at once, also while it waits for the sync."""
+    from tutorial import main
+
+    async with FakeApiServer([WEBSITES, CONFIG_MAPS]) as server:
+        server.kubeconfig(str(kubeconfig))
+        if not synced:
+            server.forbid(CONFIG_MAPS, "list")
+        task = asyncio.create_task(main())
+        await server.wait_until(lambda: server.open_watches(WEBSITES) == 1)
+        await asyncio.sleep(1)
+        signal.raise_signal(signal.SIGTERM)
+        done, _ = await asyncio.wait([task], timeout=1)
+        assert done == {task}
+        assert task.cancelled()
+        await server.wait_until(lambda: server.open_watches(WEBSITES) == 0)
+
+
+@pytest.mark.usefixtures("_sigterm")
+async def test_sigterm_with_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the queue is what SIGTERM ends, looks that were begun and keys that wait should be finished first."""
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    names = program("howto/from-client-go", "work_until_sigterm")
+    queue = names["WorkQueue"]()
+    seen: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        await asyncio.sleep(10)
+        seen.append(key)
+
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    queue.add_after("late", 60)
+    asyncio.get_running_loop().call_later(5, signal.raise_signal, signal.SIGTERM)
+    async with asyncio.timeout(25):
+        await names["work_until_sigterm"](queue, reconcile, 2)
+    assert sorted(seen) == ["a", "b", "c"]
+
+
+@pytest.mark.real_time
+async def test_what_becomes_of_handlers() -> None:
+    """When a factory is left, a coroutine handler should be cancelled, a thread left alone, and what waits be dropped."""
+    said: list[str] = []
+    begun, may_end = threading.Event(), threading.Event()
+
+    async def slow(obj: KubeObject) -> None:
+        said.append(f"slow: {obj.name}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            said.append("slow: cancelled")
+
+    def blocking(obj: KubeObject) -> None:
+        said.append(f"thread: {obj.name}")
+        begun.set()
+        may_end.wait(30)
+        said.append("thread: through")
+
+    async with FakeApiServer([CONFIG_MAPS]) as server, server.api_client() as api:
+        for name in ("a", "b"):
+            server.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}})
+        async with InformerFactory(api) as factory:
+            config_maps = factory.informer(CONFIG_MAPS)
+            config_maps.add_handler(on_add=slow)
+            config_maps.add_handler(on_add=blocking, in_thread=True)
+            await factory.wait_for_sync(timeout=10)
+            await asyncio.to_thread(begun.wait, 10)
+        assert sorted(said) == ["slow: a", "slow: cancelled", "thread: a"]
+        may_end.set()
+
+
 @pytest.mark.real_time
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 async def test_commands(tmp_path: Path) -> None:
     """When somebody types what the page says, with the small cluster and kubectl, it should end as the page says."""
-    _, cluster, create, scan, start, play = blocks("tutorial", "sh")
+    _, cluster, create, scan, start, play, _ = blocks("tutorial", "sh")
     (tmp_path / "docs").symlink_to(DOCS)
+    (tmp_path / "tutorial.py").symlink_to(EXAMPLE)
     (tmp_path / "python").symlink_to(sys.executable)
     kubeconfig = str(tmp_path / "kubeconfig")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -155,7 +252,7 @@ async def test_commands(tmp_path: Path) -> None:
         return await asyncio.create_subprocess_exec("sh", "-c", text, cwd=tmp_path, env=environment, **pipes)
 
     async def run(text: str) -> str:
-        out, _ = await (await shell(text)).communicate()
+        out, _ = await finished(await shell(text))
         return out.decode()
 
     async def until(process: asyncio.subprocess.Process, pattern: str) -> str:
@@ -173,7 +270,7 @@ async def test_commands(tmp_path: Path) -> None:
     operator = None
     try:
         assert "website.example.test/blog created" in await run(create)
-        assert await run(scan) == blocks("tutorial", "text")[0]
+        assert await run(f"{scan.rstrip()} 2>/dev/null") == blocks("tutorial", "text")[0]
         operator = await shell(start)
         await until(operator, "wrote shop-site")
         await run(play)
@@ -184,4 +281,4 @@ async def test_commands(tmp_path: Path) -> None:
         for process in (operator, server):
             if process is not None:
                 process.terminate()
-                await process.communicate()
+                await finished(process)

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from attrs import define, field
+from prometheus_client import CollectorRegistry
 
 from eviction import PodRef
-from informer import InformerFactory, Resource, checks
+from informer import InformerFactory, InformerOptions, Resource, checks, readiness
 from informer.testing import FakeApiServer, StatusError, faults, match, now
 from informer.testing.eviction import BUDGETS, PODS, FakeEvictions, budget
 from informer.testing.virtual import EPOCH
@@ -80,8 +81,11 @@ class Machines:
     released: list[str] = field(factory=list)
     left: list[Any] = field(factory=list)
     failures: int = 0
+    hangs: str = ""
 
     async def ensure(self, pool_uid: str, replicas: int, drain_timeout: str | None) -> None:
+        if pool_uid == self.hangs:
+            await asyncio.Event().wait()
         if self.failures:
             self.failures -= 1
             raise ConnectionError("the cloud is away")
@@ -148,6 +152,36 @@ async def test_a_cloud_that_fails(server: FakeApiServer) -> None:
     async with server.api_client() as api, running(example("nodepools").Operator(api, cloud).run()):
         await asyncio.sleep(100)
     assert cloud.pools == {uid: (3, "10m")}
+
+
+async def test_a_cloud_that_hangs(server: FakeApiServer, caplog: pytest.LogCaptureFixture) -> None:
+    """When a call for one pool never returns, it should be given up and tried again, and all others be served."""
+    first = pool(server, "pool-a")
+    cloud = Machines(hangs=first)
+    nodepools = example("nodepools")
+    async with server.api_client() as api, running(nodepools.Operator(api, cloud).run()):
+        await asyncio.sleep(10)
+        second = pool(server, "pool-b")
+        await asyncio.sleep(nodepools.PATIENCE)
+        assert set(cloud.pools) == {second}
+        assert "pool clusters/pool-a: trying again in 30 s" in caplog.text
+        cloud.hangs = ""
+        await asyncio.sleep(nodepools.RETRY + nodepools.PATIENCE)
+    assert set(cloud.pools) == {first, second}
+
+
+async def test_an_operator_that_is_watched(server: FakeApiServer) -> None:
+    """When the operator is given options, its metrics should be on their registry, and the probes see its informer."""
+    registry = CollectorRegistry()
+    pool(server, "bad", "1")
+    async with server.api_client() as api:
+        operator = example("nodepools").Operator(api, Machines(), InformerOptions(registry=registry))
+        async with running(operator.run()):
+            await asyncio.sleep(10)
+            status, text = readiness(*operator.informers)
+            assert (status, text.endswith("live, synced, 1 withheld\n")) == (200, True)
+            labels = {"resource": str(NODEPOOLS), "informer": ""}
+            assert registry.get_sample_value("informer_quarantined_objects", labels) == 1
 
 
 # ---------------------------------------------------------------------- collector.py
@@ -262,3 +296,39 @@ async def test_a_drain_that_is_woken(server: FakeApiServer) -> None:
             await asyncio.sleep(2)
             assert evictions.evicted == ["default/web-0", "default/db-0"]
             assert posts() == 2
+
+
+async def test_a_drain_that_its_deadline_ends(server: FakeApiServer, caplog: pytest.LogCaptureFixture) -> None:
+    """When a budget blocks for long, a WARNING should say so at once and every ten minutes; at the deadline it is counted once."""
+    caplog.set_level(logging.INFO, "drainer")
+    drainer = example("drainer")
+    evictions = FakeEvictions(server)
+    server.create(BUDGETS, budget("db", {"app": "db"}, allowed=0))
+    metadata = {"name": "db-0", "labels": {"app": "db"}}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    pod = PodRef.of(server.create(PODS, {"metadata": metadata, "status": status}))
+    began = now()
+
+    def said() -> list[tuple[str, str]]:
+        found = [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "drainer"]
+        caplog.clear()
+        return found
+
+    async with server.api_client() as api:
+        operator = drainer.Drainer(api, clock=asyncio.get_running_loop().time, now=now)
+        value = operator.registry.get_sample_value
+        async with running(operator.run(lambda: [drainer.Pool("pool-a", {"n1": [pod]}, began, 1500.0)])):
+            await asyncio.sleep(1450)
+            blocked = "DrainBlocked: n1: 1 pod not evicted: default/db-0 (disruption budget db allows no disruption)"
+            assert said() == [("WARNING", f"pool pool-a: {blocked}")] * 3
+            assert value("eviction_blocked_keys") == 1
+            assert value("eviction_oldest_block_seconds") == pytest.approx(1450, abs=30)
+            assert value("drains_timed_out_total") == 0
+            assert value("eviction_attempts_total", {"result": "budget"}) == 4, "the index foresees nine of ten passes"
+            assert value("informer_synced", {"resource": str(BUDGETS), "informer": ""}) == 1
+            assert readiness(*operator.informers)[0] == 200
+            await asyncio.sleep(1100)
+            assert said() == [("WARNING", f"pool pool-a: TimedOut, and before that {blocked}")] * 2
+            assert value("drains_timed_out_total") == 1
+            assert value("eviction_blocked_keys") == value("eviction_oldest_block_seconds") == 0
+    assert evictions.evicted == []
