@@ -11,9 +11,10 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, Self
+from typing import Any
 
 from informer import _client, _wire
+from informer._redirects import RedirectedError
 from informer.errors import ApiError, ItemTooLargeError
 
 CONNECT_TIMEOUT = 10.0
@@ -52,6 +53,8 @@ def errors_as_api_error(what: str, seconds: float) -> Iterator[None]:
         raise ApiError(f"{what}: {_describe(error)}", reason="ConnectionError") from error
     except ApiError:
         raise
+    except RedirectedError as error:
+        raise ApiError(f"{what}: {_one_line(str(error))}", status=error.status, reason="Redirected") from None
     except Exception as error:
         if (refused := _client.refusal(error)) is None:
             raise
@@ -72,8 +75,7 @@ async def get(
     """A GET whose answer is 200. Leaving the context never leaves a half-read connection behind.
 
     A redirect is an error. An API server has none for a LIST or WATCH, so it is a proxy's login page or a takeover, and what
-    stands at its end must not become the cache. aiohttp follows it all the same (`call_api` has no way to say no), but takes
-    no Authorization header and no cookie along to another host.
+    stands at its end must not become the cache, nor get what the request carries.
 
     The deadlines are timers of our own: aiohttp's `sock_read` does not fire in every state of a connection.
 
@@ -89,13 +91,6 @@ async def get(
             response = await _client.send(api, "GET", path, query=query, headers=headers, timeout=limits)
     try:
         _keep_alive(response)
-        if response.history:
-            to = response.url.origin() if response.url.is_absolute() else response.url
-            raise ApiError(
-                f"{what}: redirected to {to}, which is not the API server",
-                status=response.history[0].status,
-                reason="Redirected",
-            )
         if response.status != 200:
             with errors_as_api_error(what, _ERROR_SECONDS):
                 body = await _read_some(response)
@@ -142,6 +137,10 @@ def deadline(response: Any, seconds: float, what: str) -> Iterator[None]:
 class Lines:
     """The lines of a response, split at byte 0x0A only (U+2028 inside a string is no line break), in linear time.
 
+    while await lines.more():
+        for data, start, end in lines:
+            ...
+
     Attributes:
         fragment: what stood after the last line break when the stream ended.
         delivered: how many lines have been handed out.
@@ -161,38 +160,39 @@ class Lines:
     def fragment(self) -> bytes:
         return b"".join((*self._parts, self._data[self._at :]))
 
-    def __aiter__(self) -> Self:  # no generator, which would have to be closed by whoever stops halfway
-        return self
+    async def more(self) -> bool:
+        """Read until there is a whole line; False at the end of the stream.
 
-    async def __anext__(self) -> bytes:
-        while True:
-            # Not `split`: at a single byte it looks at each byte by itself, which takes 4 µs for a line of 5 kB.
-            end = self._data.find(b"\n", self._at)
-            if end < 0:
-                await self._read_on()
-                continue
-            line = self._data[self._at : end]
+        The beginning of a line is set aside, so that it is looked at once only, however long it gets.
+        """
+        while self._data.find(b"\n", self._at) < 0:
+            if part := self._data[self._at :]:
+                self._parts.append(part)
+                self._size += len(part)
+            self._data, self._at = b"", 0
+            if self._size > self._max:
+                raise self._too_large(self.fragment)
+            self._data = await self._read()
+            if not self._data:
+                return False
+        return True
+
+    def __iter__(self) -> Iterator[tuple[bytes, int, int]]:
+        """The whole lines that are there, each by its place: a line is `data[start:end]`, which most readers need not copy."""
+        # Not `split`: at a single byte it looks at each byte by itself, which takes 4 µs for a line of 5 kB.
+        while (end := self._data.find(b"\n", self._at)) >= 0:
+            data, start = self._data, self._at
             self._at = end + 1
             if self._parts:
-                line = b"".join((*self._parts, line))
+                data = b"".join((*self._parts, data[start:end]))
+                start, end = 0, len(data)
                 self._parts, self._size = [], 0
-            if len(line) > self._max:
-                raise self._too_large(line)
-            if line and line != b"\r":  # servers and proxies send empty lines to keep a stream alive
+            if end - start > self._max:
+                raise self._too_large(data[start:end])
+            # Servers and proxies send empty lines to keep a stream alive.
+            if end - start > 1 or data[start:end] not in (b"", b"\r"):
                 self.delivered += 1
-                return line
-
-    async def _read_on(self) -> None:
-        """Set the beginning of a line aside, which is looked at once only however long it gets, and read what follows."""
-        if part := self._data[self._at :]:
-            self._parts.append(part)
-            self._size += len(part)
-        self._data, self._at = b"", 0
-        if self._size > self._max:
-            raise self._too_large(self.fragment)
-        self._data = await self._read()
-        if not self._data:
-            raise StopAsyncIteration
+                yield data, start, end
 
     async def rest(self, line: bytes) -> bytes:
         """The line just handed out and what follows it, bounded in size and time: for a body that holds no events."""
@@ -320,6 +320,10 @@ _CREDENTIALS = re.compile(
 
 def _describe(error: BaseException) -> str:
     text = _one_line(str(error))
+    reset = getattr(error, "os_error", None)
+    if isinstance(reset, OSError) and not reset.strerror:
+        # aiohttp writes "[None]" for a connection that ends in the middle of the handshake.
+        text = f"{text.removesuffix(' [None]')} [{_describe(reset)}]"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from attrs import frozen
 
-from informer import _wire
+from informer import _meta, _wire
 from informer._projection import Projection
 from informer.errors import ItemTooLargeError
 from informer.listerwatcher import Item, Withheld
@@ -37,7 +37,7 @@ class Identify:
         """A good object; None when these bytes have to be looked at more closely."""
         passed = None
         if self.projection is None:
-            head = _wire.read_head(raw)
+            head = _meta.read_head(raw)
         else:
             head, fine = self.projection.read_head(raw)
             passed = self.projection if fine else None
@@ -54,7 +54,7 @@ class Identify:
         return None
 
     def _doubtful(self, raw: bytes) -> Item[KubeObject] | Withheld | None:
-        head = _wire.salvage_head(raw)
+        head = _meta.salvage_head(raw)
         if not usable(head):
             return None
         key = make_key(head.namespace, head.name)
@@ -77,12 +77,12 @@ class Identify:
             first_seen=now,
             last_seen=now,
             times_seen=1,
-            metadata=_wire.read_metadata(raw),
+            metadata=_meta.read_metadata(raw),
             raw=None if self.resource.sensitive else raw,
         )
         return Withheld(key, head.uid, head.resource_version, entry)
 
 
-def usable(head: _wire.Head) -> bool:
+def usable(head: _meta.Head) -> bool:
     """True when the head makes a key that no other object can have."""
     return bool(head.name) and "/" not in head.name and "/" not in head.namespace

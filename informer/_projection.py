@@ -15,7 +15,8 @@ import msgspec
 from attrs import define, field, frozen
 from msgspec import Raw
 
-from informer._wire import DECODE_ERRORS, Head, read_head
+from informer._meta import Head, read_head
+from informer._wire import DECODE_ERRORS
 
 # None stands for `[*]`: every item of a list, or every value of a map.
 Steps: TypeAlias = tuple[str | None, ...]
@@ -169,7 +170,7 @@ class Projection:
         return True
 
     def read_head(self, raw: bytes) -> tuple[Head | None, bool]:
-        """The head as `_wire.read_head` reads it, and `passes`, in one pass where possible."""
+        """The head as `_meta.read_head` reads it, and `passes`, in one pass where possible."""
         if self._with_head is not None:
             try:
                 found = self._with_head(raw)

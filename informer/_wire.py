@@ -8,12 +8,10 @@ check in members it skips (UTF-8), or refuses for the whole page (`NaN`, lone su
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec.structs import force_setattr
 
 from informer import _scan
 
@@ -25,44 +23,6 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 class WireError(ValueError):
     """Bytes that are not what the Kubernetes API promises."""
-
-
-class OwnerReference(Struct, gc=False, frozen=True):
-    """One entry of `metadata.ownerReferences`."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
-class ObjectMeta(Struct, gc=False, frozen=True, rename="camel"):
-    """The part of an object's metadata that caches and controllers ask for. Absent and null read as empty.
-
-    It is kept and handed to every reader, so nothing in it can be changed.
-    """
-
-    generation: int = 0
-    creation_timestamp: str | None = None
-    deletion_timestamp: str | None = None
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-    finalizers: tuple[str, ...] = ()
-    owner_references: tuple[OwnerReference, ...] = ()
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "labels", MappingProxyType(self.labels))
-        force_setattr(self, "annotations", MappingProxyType(self.annotations))
-
-
-class Head(Struct, gc=False, rename="camel"):
-    """What identifies an object."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: Mapping[str, str] = {}
 
 
 class ListBody(Struct):
@@ -85,14 +45,6 @@ class Status(Struct, gc=False):
     retry_after: float | None = None
 
 
-class _WireHead(Struct, gc=False):
-    metadata: Head
-
-
-class _WireMeta(Struct, gc=False):
-    metadata: ObjectMeta
-
-
 class _ListMeta(Struct, gc=False, rename="camel"):
     resource_version: str | None = None
     continue_token: str | None = msgspec.field(default=None, name="continue")
@@ -110,8 +62,6 @@ class _WireEvent(Struct, gc=False):
     object: Raw
 
 
-_head = msgspec.json.Decoder(_WireHead).decode
-_meta = msgspec.json.Decoder(_WireMeta).decode
 _list = msgspec.json.Decoder(_WireList).decode
 _event = msgspec.json.Decoder(_WireEvent).decode
 _any = msgspec.json.Decoder().decode
@@ -141,10 +91,10 @@ def _scan_list(body: bytes | bytearray) -> ListBody:
         items = None if raw_items is None else [] if bytes(raw_items) == b"null" else _scan.elements(raw_items)
     except _scan.ScanError as error:
         raise WireError(f"the answer is no JSON list: {error}") from None
-    meta = _loosely(found.get("metadata"))
-    kind, api_version = (_loosely(found.get(name)) for name in ("kind", "apiVersion"))
+    meta = loosely(found.get("metadata"))
+    kind, api_version = (loosely(found.get(name)) for name in ("kind", "apiVersion"))
     version, token = (meta.get(name) if isinstance(meta, dict) else "" for name in ("resourceVersion", "continue"))
-    return ListBody(_text(kind), _text(api_version), _text(version), _text(token), items)
+    return ListBody(text_of(kind), text_of(api_version), text_of(version), text_of(token), items)
 
 
 def split_event(line: bytes) -> tuple[str, Raw | memoryview]:
@@ -160,7 +110,7 @@ def split_event(line: bytes) -> tuple[str, Raw | memoryview]:
             found = _scan.members(line)
         except _scan.ScanError as error:
             raise WireError(f"a line of the watch is no event: {error}") from None
-        kind = _loosely(found.get("type"))
+        kind = loosely(found.get("type"))
         if not isinstance(kind, str) or "object" not in found:
             raise WireError("a line of the watch has no type and object") from None
         return kind, found["object"]
@@ -171,16 +121,16 @@ def split_event(line: bytes) -> tuple[str, Raw | memoryview]:
 _USUAL = (b'{"type":"MODIFIED","object":{', b'{"type":"ADDED","object":{')
 
 
-def guess_object(line: bytes) -> bytes | None:
-    """The object of an ADDED or MODIFIED event, if the line looks as the API server writes it; None when it does not.
+def guess_object(data: bytes, start: int, end: int) -> bytes | None:
+    """The object of an ADDED or MODIFIED event, if the line there looks as the API server writes it; None when it does not.
 
     Cut out by its place, which spares a pass over the bytes. It is the object if it decodes as one JSON text, which whoever
     wants it finds out anyway; if it does not, `split_event` tells what the line is.
     """
-    if line.endswith(b"}}"):
+    if data.endswith(b"}}", start, end):
         for opening in _USUAL:
-            if line.startswith(opening):
-                return line[len(opening) - 1 : -1]
+            if data.startswith(opening, start, end):
+                return data[start + len(opening) - 1 : end - 1]
     return None
 
 
@@ -204,58 +154,6 @@ def json_problem(raw: bytes) -> str | None:
     except DECODE_ERRORS as error:
         return f"not valid JSON: {error}"
     return None
-
-
-def read_head(raw: bytes) -> Head | None:
-    """The head of a sound object; None when it has to be looked at more closely (`salvage_head`)."""
-    try:
-        head: Head = _head(raw).metadata
-    except DECODE_ERRORS:
-        return None
-    return head
-
-
-def salvage_head(raw: bytes) -> Head:
-    """What can still be read of a broken object's head; a field that cannot be read is empty.
-
-    Without a readable namespace the name is worth nothing: it would be another object's key.
-    """
-    meta = _loose_metadata(raw)
-    name, namespace, uid, version = (
-        _text(meta.get(field)) for field in ("name", "namespace", "uid", "resourceVersion")
-    )
-    if not namespace and meta.get("namespace") not in (None, ""):
-        name = ""
-    return Head(name, namespace, uid, version, _texts(meta.get("labels")))
-
-
-def read_metadata(raw: bytes) -> ObjectMeta:
-    """The metadata of an object; members of a wrong type read as empty, since nobody but the server writes them."""
-    try:
-        meta: ObjectMeta = _meta(raw).metadata
-    except DECODE_ERRORS:
-        return _salvage_metadata(raw)
-    return meta
-
-
-def _salvage_metadata(raw: bytes) -> ObjectMeta:
-    meta = _loose_metadata(raw)
-    owners = meta.get("ownerReferences")
-    finalizers = meta.get("finalizers")
-    generation = meta.get("generation")
-    return ObjectMeta(
-        generation=generation if type(generation) is int else 0,
-        creation_timestamp=_text(meta.get("creationTimestamp")) or None,
-        deletion_timestamp=_text(meta.get("deletionTimestamp")) or None,
-        labels=_texts(meta.get("labels")),
-        annotations=_texts(meta.get("annotations")),
-        finalizers=tuple(f for f in finalizers if isinstance(f, str)) if isinstance(finalizers, list) else (),
-        owner_references=tuple(
-            OwnerReference(_text(o.get("kind")), _text(o.get("name")), _text(o.get("uid")), o.get("controller") is True)
-            for o in (owners if isinstance(owners, list) else ())
-            if isinstance(o, dict)
-        ),
-    )
 
 
 def decode_json(raw: bytes) -> Any:
@@ -286,7 +184,7 @@ def decode_member(raw: bytes, name: str) -> Any:
 
 def read_status(body: bytes) -> Status | None:
     """The Status in these bytes, pretty-printed or not; None when they hold none."""
-    value = _loosely(body)
+    value = loosely(body)
     if not isinstance(value, dict) or value.get("kind") != "Status":
         return None
     details = value.get("details")
@@ -294,10 +192,10 @@ def read_status(body: bytes) -> Status | None:
     causes = details.get("causes")
     code, wait = value.get("code"), details.get("retryAfterSeconds")
     return Status(
-        message=_text(value.get("message")),
-        reason=_text(value.get("reason")),
+        message=text_of(value.get("message")),
+        reason=text_of(value.get("reason")),
         code=code if type(code) is int and 100 <= code <= 599 else 0,
-        causes=tuple(_texts(c) for c in (causes if isinstance(causes, list) else ()) if isinstance(c, dict)),
+        causes=tuple(texts_of(c) for c in (causes if isinstance(causes, list) else ()) if isinstance(c, dict)),
         retry_after=float(min(wait, _LONG_WAIT)) if type(wait) is int and wait > 0 else None,
     )
 
@@ -308,20 +206,11 @@ def excerpt(data: bytes | bytearray | memoryview, limit: int = 80) -> str:
     return shown if len(data) <= limit else f"{shown}…"
 
 
-def _loose_metadata(raw: bytes) -> dict[str, Any]:
-    """The members of `metadata`, each read on its own: a broken annotation must not take the name along."""
-    try:
-        meta = _scan.members(raw).get("metadata")
-        return {} if meta is None else {name: _loosely(value) for name, value in _scan.members(meta).items()}
-    except _scan.ScanError:
-        return {}
-
-
 _UNREADABLE = object()
 _LONG_WAIT = 10**9
 
 
-def _loosely(raw: bytes | memoryview | None) -> Any:
+def loosely(raw: bytes | memoryview | None) -> Any:
     """The value, None when there is none, `_UNREADABLE` when it is no JSON."""
     if raw is None:
         return None
@@ -331,10 +220,10 @@ def _loosely(raw: bytes | memoryview | None) -> Any:
         return _UNREADABLE
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: object) -> dict[str, str]:
+def texts_of(value: object) -> dict[str, str]:
     items = value.items() if isinstance(value, dict) else ()
     return {name: text for name, text in items if isinstance(text, str)}

@@ -7,24 +7,21 @@ raw response. The clients' own `watch` checks no status, reconnects without a pa
 from __future__ import annotations
 
 import asyncio
-import builtins
 import copy
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Protocol, Self
 
-from informer import _client, _http, _wire
+from informer import _client, _http, _lists, _meta, _wire
 from informer._identify import Identify, usable
 from informer._projection import Projection
-from informer._slices import Slices
 from informer.errors import ApiError, StreamBrokenError
 from informer.listerwatcher import (
     WATCH_GRACE,
     Bookmark,
     Deleted,
     Event,
-    Items,
     ListOptions,
     Page,
     WatchOptions,
@@ -41,8 +38,6 @@ LIST_FIRST_BYTE = 65.0
 WATCH_FIRST_BYTE = 30.0
 """Seconds until a watch is open."""
 
-_NAMED = 10
-"""How many unidentifiable items of one page get a log line each."""
 _MARK = "k8s.io/initial-events-end"
 
 
@@ -72,8 +67,9 @@ class ApiListerWatcher:
             rotated on disk; an open watch is not affected).
 
     Raises:
-        ValueError: a namespace for a cluster-scoped resource, `max_object_bytes` below 1 KiB, or a client without a server.
-        TypeError: the client is the official package's other one, which blocks.
+        ValueError: a namespace for a cluster-scoped resource or one that no namespace can have, `max_object_bytes` below
+            1 KiB, or a client without a server.
+        TypeError: the client is the official package's other one, which blocks; several namespaces at once.
     """
 
     def __init__(
@@ -93,7 +89,7 @@ class ApiListerWatcher:
         require_resource(resource)
         self._api = api_client
         self._resource = resource
-        self._path = resource.path(namespace or None)
+        self._path = resource.path(namespace)
         self._selectors = {
             name: text for name, text in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if text
         }
@@ -135,41 +131,7 @@ class ApiListerWatcher:
         with _http.errors_as_api_error(f"list {self._resource}", LIST_TIMEOUT):
             async with asyncio.timeout(LIST_TIMEOUT), self._get("list", query, first_byte=LIST_FIRST_BYTE) as response:
                 body = await _http.read_body(response, f"list {self._resource}")
-        return await self._page(body)
-
-    async def _page(self, body: bytearray) -> Page[KubeObject]:
-        try:
-            page = _wire.split_list(body)
-        except _wire.WireError as error:
-            raise ApiError(f"list {self._resource}: {error}", reason="UnreadableAnswer") from None
-        if page.kind == "Status":
-            answer = bytes(body[: _http.ERROR_BYTES])
-            raise _http.status_error(f"list {self._resource}", 200, answer, {}, sensitive=self._resource.sensitive)
-        table = page.kind == "Table" and page.api_version.startswith("meta.k8s.io/")
-        if table or (page.items is None and not page.kind.endswith("List")):
-            what = f"a {page.kind:.100}" if page.kind else "an object without a kind"
-            raise ApiError(
-                f"list {self._resource}: expected a list, got {what}{'' if table else ' without items'}",
-                reason="UnreadableAnswer",
-            )
-        items: Items[KubeObject] = []
-        unidentifiable: builtins.list[int] = []
-        slices = Slices()
-        for number, raw in enumerate(page.items or ()):
-            if slices.due():
-                await slices.breathe()
-            found = self._identify(bytes(raw))
-            if found is None:
-                unidentifiable.append(number)
-            else:
-                items.append(found)
-        for number in unidentifiable[:_NAMED]:
-            _log.error("%s: unidentifiable item at index %d: it has no usable key", self._resource, number)
-        if len(unidentifiable) > _NAMED:
-            _log.error(
-                "%s: %d more items of this page have no usable key", self._resource, len(unidentifiable) - _NAMED
-            )
-        return Page(items, page.resource_version, page.continue_token, len(unidentifiable))
+        return await _lists.read_page(body, self._identify)
 
     def watch(self, options: WatchOptions, /) -> AbstractAsyncContextManager[AsyncIterator[Event[KubeObject]]]:
         """An open stream of changes after `options.resource_version`.
@@ -198,27 +160,30 @@ class ApiListerWatcher:
                     yield events
 
     async def _events(self, response: Any) -> AsyncGenerator[Event[KubeObject], None]:
-        what = f"watch {self._resource}"
-        lines = _http.Lines(response, self._max_object_bytes, what)
-        async for line in lines:
-            guess = _wire.guess_object(line)
-            if guess is not None and (item := self._identify.sound(guess)) is not None:
-                yield item
-                continue
-            try:
-                kind, raw = _wire.split_event(line)
-            except _wire.WireError as error:
-                # Not an event: most often the pretty-printed Status of a server or a proxy, spread over many lines.
-                body = await lines.rest(line)
-                if _wire.read_status(body) is not None or (lines.delivered == 1 and not _like_json(body)):
-                    raise self._refusal(response, body) from None
-                raise StreamBrokenError(f"{what}: {error}", reason="UnreadableEvent") from None
-            event = self._event(kind, bytes(raw))
-            if event is not None:
-                yield event
+        lines = _http.Lines(response, self._max_object_bytes, f"watch {self._resource}")
+        while await lines.more():
+            for data, start, end in lines:
+                guess = _wire.guess_object(data, start, end)
+                if guess is not None and (item := self._identify.sound(guess)) is not None:
+                    yield item
+                elif (event := await self._unusual(data[start:end], lines, response)) is not None:
+                    yield event
         rest = lines.fragment
         if _wire.read_status(rest) is not None or (rest and not lines.delivered and not _like_json(rest)):
             raise self._refusal(response, rest)
+
+    async def _unusual(self, line: bytes, lines: _http.Lines, response: Any) -> Event[KubeObject] | None:
+        """Any event; None for one to be ignored."""
+        what = f"watch {self._resource}"
+        try:
+            kind, raw = _wire.split_event(line)
+        except _wire.WireError as error:
+            # Not an event: most often the pretty-printed Status of a server or a proxy, spread over many lines.
+            body = await lines.rest(line)
+            if _wire.read_status(body) is not None or (lines.delivered == 1 and not _like_json(body)):
+                raise self._refusal(response, body) from None
+            raise StreamBrokenError(f"{what}: {error}", reason="UnreadableEvent") from None
+        return self._event(kind, bytes(raw))
 
     def _refusal(self, response: Any, body: bytes) -> ApiError:
         what, sensitive = f"watch {self._resource}", self._resource.sensitive
@@ -230,7 +195,7 @@ class ApiListerWatcher:
                 found = self._identify(raw)
                 if found is not None:
                     return found
-                version = _wire.salvage_head(raw).resource_version
+                version = _meta.salvage_head(raw).resource_version
                 if not version:
                     raise StreamBrokenError(
                         f"watch {self._resource}: {kind} of an object with neither key nor version",
@@ -252,9 +217,9 @@ class ApiListerWatcher:
                 return None
 
     def _deleted(self, raw: bytes) -> Deleted[KubeObject]:
-        head = _wire.read_head(raw)
+        head = _meta.read_head(raw)
         sound = head is not None and _wire.text_problem(raw) is None
-        head = head or _wire.salvage_head(raw)
+        head = head or _meta.salvage_head(raw)
         if not usable(head):
             raise StreamBrokenError(
                 f"watch {self._resource}: DELETED of an object without a key", reason="UnreadableEvent"
@@ -263,11 +228,11 @@ class ApiListerWatcher:
         return Deleted(make_key(head.namespace, head.name), head.uid, head.resource_version, last)
 
     def _bookmark(self, raw: bytes) -> Bookmark | None:
-        version = _wire.salvage_head(raw).resource_version
+        version = _meta.salvage_head(raw).resource_version
         if not version:
             _log.warning("%s: ignoring a bookmark without a resource version", self._resource)
             return None
-        return Bookmark(version, _wire.read_metadata(raw).annotations.get(_MARK) == "true")
+        return Bookmark(version, _meta.read_metadata(raw).annotations.get(_MARK) == "true")
 
     @asynccontextmanager
     async def _get(

@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING, Any, Self
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from informer import _wire
-from informer._wire import ObjectMeta, OwnerReference
+from informer import _meta, _wire
+from informer._meta import ObjectMeta, OwnerReference
 
 __all__ = ["KubeObject", "ObjectMeta", "OwnerReference", "content_digest", "make_key", "same_content"]
+
+
+# What stands elsewhere than people look for it, and what to write.
+_ELSEWHERE = {
+    "meta": "obj.metadata (labels, annotations, finalizers, …); name, namespace and uid are on the object itself",
+    "body": "obj.to_dict()",
+    "terminating": "obj.metadata.deletion_timestamp, which is None while nobody deletes it",
+    "api_version": "obj['apiVersion']",
+    "resourceVersion": "obj.resource_version",
+} | {
+    spelling: f"obj.metadata.{name}"
+    for name, camel in zip(ObjectMeta.__struct_fields__, ObjectMeta.__struct_encode_fields__, strict=True)
+    for spelling in (name, camel)
+}
 
 
 class KubeObject(Struct, gc=False, frozen=True, eq=False):
@@ -45,7 +59,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
         Raises:
             ValueError: the text is not JSON, or has no usable name.
         """
-        head = _wire.read_head(raw)
+        head = _meta.read_head(raw)
         if head is None or not head.name:
             raise ValueError(f"no Kubernetes object with a name in {len(raw)} bytes")  # which may be a Secret's
         return cls(raw, head.name, head.namespace, head.uid, head.resource_version)
@@ -59,7 +73,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
     def metadata(self) -> ObjectMeta:
         """Labels, annotations, owner references, finalizers and dates; decoded at first use, O(size), and kept."""
         if self._metadata is None:
-            force_setattr(self, "_metadata", _wire.read_metadata(self.raw))
+            force_setattr(self, "_metadata", _meta.read_metadata(self.raw))
         assert self._metadata is not None
         return self._metadata
 
@@ -94,7 +108,9 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(
-                f"a KubeObject has no attribute {name!r}; a member of the object is read as obj[{name!r}]"
+                f"a KubeObject has no attribute {name!r}; read {_ELSEWHERE[name]}"
+                if name in _ELSEWHERE
+                else f"a KubeObject has no attribute {name!r}; a member of the object is read as obj[{name!r}]"
             )
 
     def __eq__(self, other: object) -> bool:

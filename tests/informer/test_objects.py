@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
+import re
 from typing import Any
 
 import pytest
@@ -186,3 +188,66 @@ def test_attribute_that_is_a_member() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'spec'; a member of the object is read as obj\['spec'\]"):
         obj.spec  # type: ignore[attr-defined]  # noqa: B018 - the mistake
     assert not hasattr(obj, "spec")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("labels", "obj.metadata.labels"),
+        ("annotations", "obj.metadata.annotations"),
+        ("finalizers", "obj.metadata.finalizers"),
+        ("owner_references", "obj.metadata.owner_references"),
+        ("ownerReferences", "obj.metadata.owner_references"),
+        ("deletionTimestamp", "obj.metadata.deletion_timestamp"),
+        ("resourceVersion", "obj.resource_version"),
+        ("terminating", "obj.metadata.deletion_timestamp"),
+        ("body", "obj.to_dict()"),
+        ("api_version", "obj['apiVersion']"),
+    ],
+)
+def test_attribute_that_stands_elsewhere(name: str, hint: str) -> None:
+    """When somebody writes `obj.labels`, the error should say where it is, and it should be there."""
+    obj = KubeObject.parse(b'{"apiVersion": "v1", "metadata": {"name": "a"}}')
+    with pytest.raises(AttributeError, match=re.escape(f"no attribute {name!r}; read {hint}")):
+        getattr(obj, name)
+    eval(hint, {"obj": obj})
+
+
+def test_meta() -> None:
+    """When somebody writes `obj.meta`, as with kopf, the error should say what is in the metadata and what is not."""
+    obj = KubeObject.parse(b'{"metadata": {"name": "a"}}')
+    with pytest.raises(
+        AttributeError, match=r"read obj\.metadata .*; name, namespace and uid are on the object itself"
+    ):
+        obj.meta  # type: ignore[attr-defined]  # noqa: B018 - the mistake
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("name", "obj.name"),
+        ("namespace", "obj.namespace"),
+        ("uid", "obj.uid"),
+        ("resource_version", "obj.resource_version"),
+        ("resourceVersion", "obj.resource_version"),
+        ("ownerReferences", "obj.metadata.owner_references"),
+        ("deletionTimestamp", "obj.metadata.deletion_timestamp"),
+        ("managed_fields", "obj['metadata']['managedFields']"),
+        ("managedFields", "obj['metadata']['managedFields']"),
+    ],
+)
+def test_attribute_that_is_not_in_the_metadata(name: str, hint: str) -> None:
+    """When somebody writes `obj.metadata.name`, as with other clients, the error should say where it is."""
+    obj = KubeObject.parse(b'{"metadata": {"name": "a", "managedFields": []}}')
+    with pytest.raises(AttributeError, match=re.escape(f"ObjectMeta has no attribute {name!r}; read {hint}")):
+        getattr(obj.metadata, name)
+    assert not hasattr(obj.metadata, name)
+    eval(hint, {"obj": obj})
+
+
+def test_what_python_asks_for_itself() -> None:
+    """When objects are copied, the attributes that Python tries should be no trouble."""
+    obj = KubeObject.parse(b'{"metadata": {"name": "a", "labels": {"x": "y"}}}')
+    assert obj.metadata.labels == {"x": "y"}
+    assert copy.copy(obj.metadata) == obj.metadata
+    assert copy.copy(obj) == obj
