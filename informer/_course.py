@@ -20,6 +20,9 @@ PAGE_SIZE = 500
 SHORT_WATCH = 1.0
 """Seconds; a watch that ended sooner and brought nothing was refused without a word."""
 SHORT_WATCHES = 3
+DEAF = 299.0
+"""Seconds of watches in a row that brought nothing, not even a bookmark, after which the server's version is asked for: the whole
+life of the shortest watch, or of several that were cut early."""
 
 
 class Phase(enum.Enum):
@@ -68,6 +71,7 @@ class Course:
     _short: int = field(default=0, init=False)
     _unmarked: int = field(default=0, init=False)
     _bookmarks: bool = field(default=False, init=False)
+    _deaf: float = field(default=0.0, init=False)
 
     @property
     def complete_list(self) -> Phase:
@@ -103,6 +107,7 @@ class Course:
         self.newest = False
         self._short = 0
         self._unmarked = 0
+        self._deaf = 0.0
         self.advance(version)
 
     def healthy(self) -> None:
@@ -138,9 +143,20 @@ class Course:
         if status in {400, 422}:
             self.newest = True  # our version is not even understood: asking again in the same way would help nobody
             return Next(self.complete_list, error)
+        if phase is Phase.PROBE:
+            self._deaf = 0.0  # it is worth one request: who may watch but not list must not be kept from watching by it
         # 401, 403, 429, 5xx, a plain 504, a broken connection: the version is still good, so WATCH from there. A LIST
         # costs an overloaded server most (kubernetes#97991), and a role that may list but not watch one a minute.
-        return Next(Phase.WATCH, error)
+        return Next(self._following, error)
+
+    @property
+    def _following(self) -> Phase:
+        """A WATCH from our version, unless it is time to ask whether the server still knows it.
+
+        A server restored from a backup accepts our version, which lies in its future, and stays silent for hours
+        (kubernetes#107457). One that never sends bookmarks is silent anyhow. Watches that a proxy cuts early count together.
+        """
+        return Phase.PROBE if self._bookmarks and self._deaf >= DEAF else Phase.WATCH
 
     def stream_ended_unmarked(self) -> None:
         """A streaming list was opened and ended, whatever the cause, before it was complete."""
@@ -154,20 +170,15 @@ class Course:
             _log.warning("%s: %s; using LIST from now on", self.name, why)
             self.streaming = False
 
-    def watch_ended(self, lived: float, *, delivered: bool, whole_life: bool) -> Next:
-        """What follows a watch that the server ended cleanly.
+    def watched(self, lived: float, *, delivered: bool) -> None:
+        """A watch was open for so many seconds, however it ended; `delivered`: anything at all came, bookmarks included."""
+        self._deaf = 0.0 if delivered else self._deaf + lived
 
-        Args:
-            lived: seconds.
-            delivered: anything at all came, bookmarks included.
-            whole_life: it lived as long as it was asked to.
-        """
+    def watch_ended(self, lived: float, *, delivered: bool) -> Next:
+        """What follows a watch that the server ended cleanly, besides `watched`."""
         if delivered or lived >= SHORT_WATCH:
             self._short = 0
-            # A server restored from a backup accepts our version, which lies in its future, and stays silent for hours
-            # (kubernetes#107457). One that never sends bookmarks is silent anyhow.
-            deaf = whole_life and not delivered and self._bookmarks
-            return Next(Phase.PROBE if deaf else Phase.WATCH)
+            return Next(self._following)
         # A stale version need not be refused: some servers answer 200 and close, again and again (kubernetes#104171).
         self._short += 1
         error = ApiError(f"watch {self.name}: ended after {lived:.1f} s without an event", reason="ShortWatch")
@@ -178,6 +189,7 @@ class Course:
 
     def probed(self, theirs: str) -> Next:
         """The server's newest version is known. A lower one than ours means that it was restored."""
+        self._deaf = 0.0
         if is_decimal(theirs) and is_decimal(self.version) and int(theirs) < int(self.version):
             _log.warning("%s: the server's version went back from %s to %s", self.name, self.version, theirs)
             self.newest = True

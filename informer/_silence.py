@@ -22,13 +22,14 @@ class Silence:
         limit: seconds of silence that are allowed; None for any.
         expired: the silence was too long.
         interrupted: `interrupt()` was called.
+        last_heard: when something came last, on the loop's clock; to be set by whoever hears it, as no timer is moved.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._timeout = asyncio.timeout(None)
         self._timer: asyncio.TimerHandle | None = None
-        self._heard = self._loop.time()
+        self.last_heard = self._loop.time()
         self._bookmarks: list[float] = []
         self.limit: float | None = None
         self.expired = False
@@ -49,10 +50,6 @@ class Silence:
             return True
         return False
 
-    def heard(self) -> None:
-        """Something came. Cheap: no timer is moved."""
-        self._heard = self._loop.time()
-
     def bookmark(self) -> None:
         """A bookmark came."""
         times = self._bookmarks
@@ -71,7 +68,7 @@ class Silence:
             self._timer.cancel()
             self._timer = None
         if seconds is not None:
-            self._timer = self._loop.call_at(self._heard + seconds, self._look)
+            self._timer = self._loop.call_at(self.last_heard + seconds, self._look)
 
     def interrupt(self) -> None:
         """End the body now."""
@@ -80,7 +77,7 @@ class Silence:
 
     def _look(self) -> None:
         assert self.limit is not None
-        due = self._heard + self.limit
+        due = self.last_heard + self.limit
         if self._loop.time() >= due:
             self.expired = True
             self._end()

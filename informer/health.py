@@ -13,7 +13,8 @@ from informer.errors import ApiError
 State: TypeAlias = Literal["starting", "live", "stale", "failing", "stopped"]
 
 
-_PERMANENT = frozenset({401, 403, 404})
+# What a server answers to credentials, permissions, kinds and selectors that are wrong until somebody mends them.
+_PERMANENT = frozenset({400, 401, 403, 404, 405, 422})
 
 
 @frozen
@@ -54,7 +55,7 @@ class Pulse:
         now: the wall clock, as an aware datetime, for `last_error_at` only.
         deadline: seconds of silence after which a watch is dead.
         on_failure: called after each failure.
-        refusals: failures in a row that no waiting mends (401, 403, 404).
+        refusals: failures in a row that no waiting mends (400, 401, 403, 404, 405, 422).
         cause: the bug that ended the informer.
     """
 
@@ -73,10 +74,11 @@ class Pulse:
     def __attrs_post_init__(self) -> None:
         self.last_contact = self.clock()
 
-    def contact(self) -> None:
-        """The server answered well just now."""
-        self.last_contact = self.clock()
+    def contact(self) -> float:
+        """The server answered well just now; returns when that was."""
+        self.last_contact = now = self.clock()
         self.failing = False
+        return now
 
     def failed(self, error: BaseException) -> None:
         """A request failed."""

@@ -59,6 +59,7 @@ class Reflector(Generic[T]):
         backoff: delays after failures.
         limiter: the bound on requests, whatever else goes wrong.
         rng: a float in [0, 1).
+        name: for log lines and errors; the resource by default.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Reflector(Generic[T]):
         backoff: Backoff | None = None,
         limiter: Limiter | None = None,
         rng: Callable[[], float] = random.random,
+        name: str = "",
     ) -> None:
         self._source = source
         self._sink = sink
@@ -81,9 +83,10 @@ class Reflector(Generic[T]):
         self._limiter = Limiter() if limiter is None else limiter
         self._rng = rng
         self._mark_silence = MARK_SILENCE[initial_list]
-        self._course = Course(str(source.resource), streaming=initial_list != "list")
+        self._course = Course(name or str(source.resource), streaming=initial_list != "list")
         self._relists: list[asyncio.Future[None]] = []
         self._open: _OpenWatch[T] | None = None
+        self._said: list[tuple[type, int, str]] = []
         self._phase = self._course.complete_list
         self._stopped = False
 
@@ -155,7 +158,12 @@ class Reflector(Generic[T]):
         delay = self._backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         self._pulse.failed(error)
         failures = self._pulse.failures
+        kind = _kind(error)
         if failures == 1 or failures % 10 == 0:  # at once, then sparsely: an hour of outage has about 80 failures
+            self._said.clear()
+        # Another cause at once, so that the last line is not about one that is over; causes that take turns twice each.
+        if kind not in self._said[-1:] and self._said.count(kind) < 2:
+            self._said.append(kind)
             unexpected = not isinstance(error, InformerError | OSError)
             _log.warning(
                 "%s: %s (failure %d in a row; next attempt in %.1f s)",
@@ -164,7 +172,7 @@ class Reflector(Generic[T]):
                 failures,
                 delay,
                 exc_info=error if unexpected and not self._source.resource.sensitive else None,
-                extra={"resource": self._course.name, "failures": failures, "delay": delay},
+                extra={"resource": str(self._source.resource), "failures": failures, "delay": delay},
             )
         await asyncio.sleep(delay)
 
@@ -175,7 +183,12 @@ class Reflector(Generic[T]):
 
     def _recovered(self) -> None:
         if self._pulse.failures:
-            _log.info("%s: the server answers again after %d failures", self._course.name, self._pulse.failures)
+            _log.warning(  # as loud as the failures were
+                "%s: the server answers again after %d failures",
+                self._course.name,
+                self._pulse.failures,
+                extra={"resource": str(self._source.resource), "failures": self._pulse.failures},
+            )
         self._pulse.failures = 0
 
     # ------------------------------------------------------------------ LIST
@@ -231,6 +244,7 @@ class Reflector(Generic[T]):
                 finally:
                     self._open = None
                     lived = loop.time() - opened
+                    course.watched(lived, delivered=watch.delivered > 0)
                     if self._backoff.survived(lived):
                         course.healthy()
                         self._recovered()
@@ -238,7 +252,7 @@ class Reflector(Generic[T]):
                         course.stream_ended_unmarked()
         finally:
             self._relists += (waiter for waiter in waiting if not waiter.done())
-        return self._ended(watch, lived, whole_life=lived >= options.timeout - 1)
+        return self._ended(watch, lived)
 
     async def _follow(
         self, watch: _OpenWatch[T], events: AsyncIterator[Event[T]], waiting: list[asyncio.Future[None]]
@@ -249,8 +263,7 @@ class Reflector(Generic[T]):
         elif self._relists:
             silence.interrupt()
         async for event in events:
-            pulse.contact()
-            silence.heard()
+            silence.last_heard = pulse.contact()
             if not watch.delivered:
                 self._healthy()
             watch.delivered += 1
@@ -288,7 +301,7 @@ class Reflector(Generic[T]):
             self._course.bookmarked(bookmark.resource_version)
             silence.bookmark()
 
-    def _ended(self, watch: _OpenWatch[T], lived: float, *, whole_life: bool) -> Next:
+    def _ended(self, watch: _OpenWatch[T], lived: float) -> Next:
         """What follows a watch that ended without an error."""
         course, silence = self._course, watch.silence
         if silence.interrupted:
@@ -298,11 +311,11 @@ class Reflector(Generic[T]):
             return Next(Phase.LIST)
         if silence.expired:
             message = f"watch {course.name}: no bookmark for {silence.limit:.0f} s; the connection seems dead"
-            return Next(Phase.WATCH, ApiError(message, reason="Timeout"))
+            return course.refused(Phase.WATCH, ApiError(message, reason="Timeout"))
         if watch.initial is not None:
             message = f"watch {course.name}: the stream ended before its list was complete"
             return Next(course.complete_list, ApiError(message, reason="StreamEnded"))
-        return course.watch_ended(lived, delivered=watch.delivered > 0, whole_life=whole_life)
+        return course.watch_ended(lived, delivered=watch.delivered > 0)
 
     # ------------------------------------------------------------------ PROBE
 
@@ -319,6 +332,11 @@ def describe(error: BaseException, resource: Resource) -> str:
     name = type(error).__name__
     text = "" if resource.sensitive else excerpt(" ".join(str(error).split()), 1000)
     return f"{name}: {text}" if text else name
+
+
+def _kind(error: Exception) -> tuple[type, int, str]:
+    """What makes one cause of failure another than the one before; not its text, which may differ each time."""
+    return type(error), getattr(error, "status", 0), getattr(error, "reason", "")
 
 
 def _outcome(error: Exception) -> str:

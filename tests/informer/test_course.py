@@ -158,7 +158,7 @@ def test_short_empty_watches() -> None:
     course = synced()
     for _round in range(2):
         for after in (Phase.WATCH, Phase.WATCH, Phase.LIST):
-            phase, error = course.watch_ended(0.05, delivered=False, whole_life=False)
+            phase, error = course.watch_ended(0.05, delivered=False)
             assert phase is after
             assert isinstance(error, ApiError)
             assert error.reason == "ShortWatch"
@@ -170,32 +170,51 @@ def test_short_watches_are_counted_in_a_row(healing: str) -> None:
     """When something came, or a watch lived a second, or a list was published, counting should start anew."""
     course = synced()
     for _ in range(2):
-        course.watch_ended(0.0, delivered=False, whole_life=False)
+        course.watch_ended(0.0, delivered=False)
     if healing == "list":
         course.published("41")
     else:
         lived, delivered = (1.0, False) if healing == "lived" else (0.0, True)
-        assert course.watch_ended(lived, delivered=delivered, whole_life=False) == Next(Phase.WATCH)
+        assert course.watch_ended(lived, delivered=delivered) == Next(Phase.WATCH)
     for _ in range(2):
-        assert course.watch_ended(0.99, delivered=False, whole_life=False).phase is Phase.WATCH
-    assert course.watch_ended(0.99, delivered=False, whole_life=False).phase is Phase.LIST
+        assert course.watch_ended(0.99, delivered=False).phase is Phase.WATCH
+    assert course.watch_ended(0.99, delivered=False).phase is Phase.LIST
 
 
 @pytest.mark.parametrize(
-    ("bookmarks_before", "delivered", "whole_life", "after"),
+    ("bookmarks_before", "watches", "after"),
     [
-        (True, False, True, Phase.PROBE),
-        (True, True, True, Phase.WATCH),
-        (True, False, False, Phase.WATCH),
-        (False, False, True, Phase.WATCH),  # 1.20 sends none while nothing changes
+        pytest.param(True, [(300, False)], Phase.PROBE, id="a whole life"),
+        pytest.param(True, [(300, True)], Phase.WATCH, id="something came"),
+        pytest.param(True, [(60, False)], Phase.WATCH, id="cut early"),
+        pytest.param(True, [(60, False)] * 5, Phase.PROBE, id="cut early again and again"),
+        pytest.param(True, [(60, False)] * 4 + [(10, True), (60, False)], Phase.WATCH, id="something came in between"),
+        pytest.param(False, [(300, False)], Phase.WATCH, id="1.20 sends no bookmark while nothing changes"),
     ],
 )
-def test_deaf_watch(bookmarks_before: bool, delivered: bool, whole_life: bool, after: Phase) -> None:
-    """When a watch was deaf for its whole life on a server that sends bookmarks, it should ask for the server's version."""
-    course = synced()
-    if bookmarks_before:
-        course.bookmarked("41")
-    assert course.watch_ended(300.0, delivered=delivered, whole_life=whole_life) == Next(after)
+def test_deaf_watches(bookmarks_before: bool, watches: list[tuple[float, bool]], after: Phase) -> None:
+    """When watches were deaf for a whole life on a server that sends bookmarks, it should ask for the server's version.
+
+    Whether the server ended them or a proxy broke them.
+    """
+    for ends in (
+        lambda course, delivered: course.watch_ended(60.0, delivered=delivered),
+        lambda course, _: broken(course),
+    ):
+        course = synced()
+        if bookmarks_before:
+            course.bookmarked("41")
+        for lived, delivered in watches:
+            course.watched(lived, delivered=delivered)
+            last = ends(course, delivered)
+        assert last.phase is after
+        assert course.probed("41").phase is Phase.WATCH
+        course.watched(60.0, delivered=False)
+        assert ends(course, False).phase is Phase.WATCH
+
+
+def broken(course: Course) -> Next:
+    return course.refused(Phase.WATCH, ApiError("reset", reason="ConnectionError"))
 
 
 @pytest.mark.parametrize(
@@ -279,4 +298,4 @@ def test_decimals(version: str, decimal: bool) -> None:
 
 def test_errors_are_ours() -> None:
     """When a watch was short, the error should be one of ours, so that it is logged without a traceback."""
-    assert isinstance(synced().watch_ended(0.0, delivered=False, whole_life=False).error, InformerError)
+    assert isinstance(synced().watch_ended(0.0, delivered=False).error, InformerError)

@@ -815,7 +815,7 @@ async def test_log_of_an_outage(caplog: pytest.LogCaptureFixture) -> None:
             await life.until(1000)
             assert life.pulse.failures == 0
     words = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert [level for level, _ in words] == ["WARNING", "WARNING", "INFO", "WARNING", "INFO"]
+    assert [level for level, _ in words] == ["WARNING"] * 5, "its end is as loud as the outage"
     assert words[0][1].startswith(
         "widgets.v1.example.test: 503 ServiceUnavailable: watch widgets: no (failure 1 in a row; next"
     )
@@ -824,6 +824,31 @@ async def test_log_of_an_outage(caplog: pytest.LogCaptureFixture) -> None:
     assert "failure 1 in a row" in words[3][1]
     assert words[4][1] == "widgets.v1.example.test: the server answers again after 1 failures"
     assert all(record.exc_info is None for record in caplog.records)
+
+
+DOWN = ApiError("watch widgets: the connection broke", reason="ConnectionError")
+DENIED = ApiError("watch widgets: no", status=403, reason="Forbidden")
+AILING = ApiError("watch widgets: no", status=503, reason="ServiceUnavailable")
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        ([DOWN] * 3 + [DENIED] * 5, [1, 4]),
+        ([DOWN, AILING, DOWN, DOWN], [1, 2, 3]),
+        ([DOWN, ApiError("another text", reason="ConnectionError"), OSError("x"), OSError("y")], [1, 3]),
+        ([DENIED, ApiError("no", status=403, reason="Other")], [1, 2]),
+        ([DOWN, DENIED] * 13, [1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 23]),
+        ([DOWN, DENIED] * 4 + [AILING] * 2, [1, 2, 3, 4, 9, 10]),
+    ],
+    ids=["another cause", "a blip", "other texts", "other reasons", "two take turns", "a third beside two"],
+)
+async def test_log_of_another_cause(errors: list[Exception], said: list[int], caplog: pytest.LogCaptureFixture) -> None:
+    """When the cause of an outage changes, that should be logged at once, but not for ever if two causes take turns."""
+    async with living(Source([START, *errors, [20, Bookmark("11"), FOREVER]])) as life:
+        await life.until(10_000)
+    assert [record.failures for record in caplog.records] == [*said, len(errors)]
+    assert "answers again" in caplog.records[-1].getMessage()
 
 
 @pytest.mark.parametrize("resource", [WIDGETS, SECRETS])
