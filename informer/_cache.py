@@ -125,7 +125,7 @@ class Cache(Generic[T]):
     @property
     def ending(self) -> bool:
         """The end has begun: no more changes come in."""
-        return self.ended or self.fanout.ending.is_set()
+        return self.ended or self.fanout.ending.under_way
 
     def end(self) -> None:
         """Nothing will change any more."""

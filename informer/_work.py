@@ -1,4 +1,4 @@
-"""The tasks of one informer: its reflector, its handlers and the resync; none of them ends by itself."""
+"""The tasks of one informer: its reflector, its handlers and who watches over them, the resync; none ends by itself."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from informer._cache import Cache
 from informer._lifetime import plain
+from informer._stuck import watch_over
 from informer.errors import InformerError
 from informer.health import Pulse
 from informer.reflector import Reflector
@@ -16,6 +17,7 @@ T = TypeVar("T")
 
 
 async def work(
+    name: str,
     reflector: Reflector[T],
     cache: Cache[T],
     pulse: Pulse,
@@ -31,10 +33,12 @@ async def work(
     """
     try:
         async with asyncio.TaskGroup() as tasks:
+            # This task itself only waits: timeouts cancel the task they run in, and that must not look like the end.
             cache.fanout.start(tasks)
             if resync_period is not None:
                 tasks.create_task(_until_the_end(_resync(cache, resync_period), cache), name="resync")
-            await _until_the_end(reflector.run(), cache)
+            tasks.create_task(_until_the_end(watch_over(cache.fanout, name), cache), name="watch over handlers")
+            tasks.create_task(_until_the_end(reflector.run(), cache), name="reflector")
     except asyncio.CancelledError:
         if ending():
             raise
@@ -55,15 +59,15 @@ def _stray(remark: str) -> InformerError:
 
 
 async def _until_the_end(task: Awaitable[None], cache: Cache[T]) -> None:
-    fanout = cache.fanout
+    ending = cache.fanout.ending
     try:
         await task
     except asyncio.CancelledError:
-        if asyncio.current_task() is fanout.owner or fanout.is_ending():
+        if ending.under_way:
             raise
         raise _stray("an informer without it would not be what was asked for") from None
     finally:
-        fanout.ending.set()  # before the group cancels the handlers, so that they know whose cancellation it is
+        ending.begin()
 
 
 async def _resync(cache: Cache[T], period: float) -> None:

@@ -62,6 +62,27 @@ class Callbacks(Generic[T]):
 
 
 @define(eq=False)
+class Ending:
+    """Tells a cancellation that ends the informer from one by a stranger, or by a handler of itself.
+
+    Attributes:
+        owner: the task whose cancellation ends the informer; it does nothing but wait for the others.
+    """
+
+    owner: asyncio.Task[Any] | None = None
+    _begun: bool = field(default=False, init=False)
+
+    def begin(self) -> None:
+        """The informer ends. To be called before its tasks are cancelled, so that they know whose cancellation it is."""
+        self._begun = True
+
+    @property
+    def under_way(self) -> bool:
+        """It has begun, or the owner is being cancelled and has only not come to begin it."""
+        return self._begun or (self.owner is not None and self.owner.cancelling() > 0)
+
+
+@define(eq=False)
 class Handler(Generic[T]):
     """One registered handler: a buffer, a task, and perhaps a thread. This is what `add_handler` returns.
 
@@ -69,7 +90,7 @@ class Handler(Generic[T]):
     first function.
 
     Attributes:
-        ending: set before the tasks of the informer are cancelled; tells a cancellation of ours from a handler's own.
+        call: the key and the change that it is being called with.
     """
 
     name: str
@@ -77,12 +98,11 @@ class Handler(Generic[T]):
     buffer: Buffer[T]
     in_thread: bool = False
     on_removed: Callable[[Handler[T]], None] = field(default=lambda _: None)
-    ending: asyncio.Event = field(factory=asyncio.Event)
+    ending: Ending = field(factory=Ending)
     _task: asyncio.Task[None] | None = field(default=None, init=False)
-    _is_ending: Callable[[], bool] = field(default=lambda: False, init=False)
     _thread: ThreadPoolExecutor | None = field(default=None, init=False)
     _synced: bool = field(default=False, init=False)
-    _calling: bool = field(default=False, init=False)
+    call: tuple[str, Change[T]] | None = field(default=None, init=False)
     _removed: bool = field(default=False, init=False)
 
     @property
@@ -93,7 +113,7 @@ class Handler(Generic[T]):
     @property
     def backlog(self) -> int:
         """Changes that wait for this handler, the one in progress included."""
-        return len(self.buffer) + self._calling
+        return len(self.buffer) + (self.call is not None)
 
     async def remove(self) -> None:
         """Stop this handler; returns after its last call has returned. Pending changes are dropped. Safe to repeat.
@@ -107,9 +127,8 @@ class Handler(Generic[T]):
         if task is not None and task is not asyncio.current_task():
             await asyncio.wait([task])
 
-    def start(self, tasks: asyncio.TaskGroup, is_ending: Callable[[], bool]) -> None:
+    def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to deliver, as a task of the informer's."""
-        self._is_ending = is_ending
         self._task = tasks.create_task(self._run(), name=f"handler {self.name}")
 
     async def _run(self) -> None:
@@ -117,12 +136,12 @@ class Handler(Generic[T]):
         try:
             await self._follow(slices)
         except asyncio.CancelledError:
-            if self._removed or self._is_ending():
+            if self._removed or self.ending.under_way:
                 raise
-            self.ending.set()  # a TaskGroup would take no notice, and this handler never hear of anything again
+            self.ending.begin()  # a TaskGroup would take no notice, and this handler never hear of anything again
             raise InformerError(f"the task of handler {self.name} was cancelled by somebody else") from None
         except BaseException:
-            self.ending.set()  # SystemExit and its like end the informer
+            self.ending.begin()  # SystemExit and its like end the informer
             raise
         finally:
             if self._thread is not None:
@@ -135,11 +154,11 @@ class Handler(Generic[T]):
                 if entry is None:
                     self._synced = True
                     continue
-                self._calling = True
+                self.call = entry
                 try:
                     await self._deliver(*entry)
                 finally:
-                    self._calling = False
+                    self.call = None
                 if slices.due():
                     await slices.breathe()
 
@@ -155,14 +174,14 @@ class Handler(Generic[T]):
                 elif task is not None and task.cancelling():
                     await asyncio.sleep(0)  # the call has cancelled its task: let that come here, as its own failure
             except asyncio.CancelledError:
-                if self.ending.is_set() or self._removed:
+                if self.ending.under_way or self._removed:
                     raise
                 while task is not None and task.cancelling():
                     task.uncancel()  # a handler that cancels itself has failed like any other
                 self._say(key, change)
             except Exception:  # noqa: BLE001 - a handler may raise anything, and `_say` logs it
                 self._say(key, change)
-            if self.ending.is_set():
+            if self.ending.under_way:
                 raise asyncio.CancelledError  # again, in case the call has swallowed it
             if self._removed:
                 return
@@ -218,34 +237,24 @@ def _call(function: Callable[..., object], arguments: tuple[Any, ...]) -> object
 
 
 class Fanout(Generic[T]):
-    """All handlers of one informer.
-
-    Attributes:
-        ending: to be set when the informer ends, before its tasks are cancelled.
-        owner: the task that all of them belong to.
-    """
+    """All handlers of one informer."""
 
     def __init__(self) -> None:
-        self.ending = asyncio.Event()
+        self.ending = Ending()
         self._buffers: list[Buffer[T]] = []
         self.handlers: list[Handler[T]] = []
         self._tasks: asyncio.TaskGroup | None = None
-        self.owner: asyncio.Task[Any] | None = None
-
-    def is_ending(self) -> bool:
-        """The informer ends, or is being cancelled and has only not come to `ending` yet."""
-        return self.ending.is_set() or (self.owner is not None and self.owner.cancelling() > 0)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to deliver; handlers added from now on start at once."""
         self._tasks = tasks
-        self.owner = asyncio.current_task()
+        self.ending.owner = asyncio.current_task()
         for handler in self.handlers:
-            handler.start(tasks, self.is_ending)
+            handler.start(tasks)
 
     def stop(self) -> None:
         """No more deliveries; who iterates over changes comes to the end."""
-        self._tasks = self.owner = None
+        self._tasks = self.ending.owner = None
         for buffer in self._buffers:
             buffer.close()
 
@@ -265,7 +274,7 @@ class Fanout(Generic[T]):
         self.attach(handler.buffer)
         self.handlers.append(handler)
         if self._tasks is not None:
-            handler.start(self._tasks, self.is_ending)
+            handler.start(self._tasks)
 
     def _forget(self, handler: Handler[T]) -> None:
         self.detach(handler.buffer)

@@ -22,7 +22,7 @@ from informer.health import Health, Pulse, state_of
 from informer.lister import Index, Lister
 from informer.listerwatcher import WATCH_GRACE, ListerWatcher
 from informer.options import InformerOptions
-from informer.problems import QuarantinedObject
+from informer.problems import QuarantinedObject, excerpt
 from informer.reflector import WATCH_TIMEOUT, Reflector, describe
 from informer.resource import Resource
 
@@ -55,7 +55,7 @@ class SharedInformer(Generic[T]):
         self._pulse: Pulse | None = None
 
     def __repr__(self) -> str:
-        return f"SharedInformer({self._source!r})"
+        return f"SharedInformer({self.name}, {self.health.state})"
 
     # ------------------------------------------------------------------ life
 
@@ -101,17 +101,25 @@ class SharedInformer(Generic[T]):
             pulse=self._pulse,
             recorder=self._cache.recorder,
             initial_list=self._options.initial_list,
+            name=self.name,
         )
         cache = self._cache
         task = lifetime.spawn(
-            work(self._reflector, cache, self._pulse, self._options.resync_period, lambda: lifetime.ending),
-            name=f"informer {self._source.resource}",
+            work(
+                self.name,
+                self._reflector,
+                cache,
+                self._pulse,
+                self._options.resync_period,
+                lambda: lifetime.ending,
+            ),
+            name=f"informer {self.name}",
         )
         task.add_done_callback(lambda _: cache.end())  # no `finally`: cancelled at once, a task never comes to it
 
     def _must_be_new(self) -> None:
         if self._lifetime is not None:
-            raise RuntimeError(f"the informer of {self._source.resource} was started before; make a new one")
+            raise RuntimeError(f"the informer of {self.name} was started before; make a new one")
 
     async def stopped(self) -> BaseException | None:
         """Wait for the end; returns the bug that caused it, None when it was asked to end."""
@@ -128,8 +136,8 @@ class SharedInformer(Generic[T]):
     def add_index(self, name: str, values: Callable[[T], Iterable[str]], /) -> Index[T]:
         """Keep an index: `values(obj)` are the strings under which an object can be found. O(objects), then O(1) each.
 
-        It may be added at any time. A function that raises puts that object under no value, with a log line. It runs on
-        the event loop, so it must be quick.
+        It may be added at any time. A function that returns None or nothing puts that object under no value; so does one
+        that raises or returns something else, with a log line. It runs on the event loop, so it must be quick.
 
         Raises:
             ValueError: there is an index of that name.
@@ -203,7 +211,7 @@ class SharedInformer(Generic[T]):
 
     def _new_buffer(self) -> Buffer[T]:
         if self._cache.ending:
-            raise InformerError(f"the informer of {self._source.resource} has ended")
+            raise InformerError(f"the informer of {self.name} has ended")
         buffer: Buffer[T] = Buffer(self._options.max_backlog, self._cache.merged)
         if self._cache.synced:
             buffer.snapshot(self._cache.indexer.state)
@@ -216,7 +224,7 @@ class SharedInformer(Generic[T]):
 
         Args:
             timeout: seconds. Without one, this waits as long as there is hope: three refusals in a row that no waiting
-                mends (401, 403, 404) end it. The informer itself goes on trying in any case.
+                mends (400, 401, 403, 404, 405, 422) end it. The informer itself goes on trying in any case.
 
         Raises:
             SyncError: not synced in time; says what the server answered last.
@@ -235,16 +243,15 @@ class SharedInformer(Generic[T]):
 
     def _must_be_started(self) -> None:
         if self._lifetime is None:
-            raise InformerError(f"the informer of {self._source.resource} was not started; use it in `async with`")
+            raise InformerError(f"the informer of {self.name} was not started; use it in `async with`")
 
     def laggard(self) -> str:
         """Why this informer is not synced, in one line."""
-        name = self._source.resource
         error = self._last_error()
         if error is None:
             why = "the informer has ended" if self._cache.ended else "no answer from the server yet"
-            return f"{name} is not synced: {why}"
-        return f"{name} is not synced: {describe(error, name)}"
+            return f"{self.name} is not synced: {why}"
+        return f"{self.name} is not synced: {describe(error, self._source.resource)}"
 
     def _last_error(self) -> BaseException | None:
         return None if self._pulse is None else self._pulse.last_error
@@ -269,10 +276,10 @@ class SharedInformer(Generic[T]):
             async with asyncio.timeout(timeout):
                 await self._cache.wait(lambda: self._cache.ended or self._cache.reached(wanted))
         except TimeoutError:
-            here = f"{self._source.resource} is at version {self._cache.version or 'none'}"
+            here = f"{self.name} is at version {self._cache.version or 'none'}"
             raise TimeoutError(f"{here}, not yet at {resource_version} (waited {timeout:g} s)") from None
         if not self._cache.reached(wanted):
-            raise InformerError(f"the informer of {self._source.resource} has ended")
+            raise InformerError(f"the informer of {self.name} has ended")
 
     async def relist(self) -> None:
         """Ask the server for the newest state now; returns when it is in the store. Changes arrive as usual.
@@ -282,7 +289,7 @@ class SharedInformer(Generic[T]):
             InformerError: the informer is not running.
         """
         if self._reflector is None or self._cache.ending:
-            raise InformerError(f"the informer of {self._source.resource} is not running")
+            raise InformerError(f"the informer of {self.name} is not running")
         await self._reflector.relist()
 
     # ------------------------------------------------------------------ health
@@ -291,6 +298,11 @@ class SharedInformer(Generic[T]):
     def resource(self) -> Resource:
         """What is followed."""
         return self._source.resource
+
+    @property
+    def name(self) -> str:
+        """The resource and what tells this informer from others of it: `pods.v1 (ns=shop labels=app=web)`; for people."""
+        return f"{self.resource} ({excerpt(self._options.name)})" if self._options.name else str(self.resource)
 
     @property
     def size(self) -> int:

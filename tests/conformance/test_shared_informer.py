@@ -385,7 +385,7 @@ async def test_no_task_is_left(source: FakeListerWatcher, when: str) -> None:
             if when == "after the sync":
                 informer.add_handler(on_add=ignore)
             await settle()
-            assert len(tasks()) == 2  # the informer's and the handler's
+            assert len(tasks()) == 4  # the informer's, the reflector's, the handler's and the one that watches over it
     assert not tasks()
 
 

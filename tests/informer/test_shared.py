@@ -4,6 +4,7 @@ import asyncio
 import gc
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -301,7 +302,7 @@ async def test_sync_over_http():
     nothing_left()
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 422])
 async def test_without_a_timeout_refusals_end_the_hope(status: int):
     """When nothing but waiting is wanted and three refusals in a row come that it cannot mend, it should raise."""
     fake = source("a")
@@ -410,6 +411,40 @@ async def test_resync():
         changed = fake.update("a", {"n": 1})
         await asyncio.sleep(1)
         assert told[-1][2:] == (f"a {changed.resource_version}",)
+
+
+# ---------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("", "widgets.v1.example.test"),
+        ("ns=a", "widgets.v1.example.test (ns=a)"),
+        ("a\nb", r"widgets.v1.example.test (a\nb)"),
+        ("x" * 500, f"widgets.v1.example.test ({'x' * 120}... (500 characters))"),
+    ],
+    ids=["none", "scope", "two lines", "long"],
+)
+async def test_name(given: str, name: str):
+    """When an informer has a name of its own, texts about it should have it beside the resource, in one bounded line."""
+    informer = SharedInformer(source("a"), options=InformerOptions(name=given))
+    assert informer.name == name
+    assert repr(informer) == f"SharedInformer({name}, starting)"
+    with pytest.raises(InformerError, match=re.escape(f"the informer of {name} was not started")):
+        await informer.wait_for_sync(timeout=1)
+    async with informer:
+        await informer.wait_for_sync(timeout=10)
+        assert repr(informer) == f"SharedInformer({name}, live)"
+        assert f"informer {name}" in {task.get_name() for task in asyncio.all_tasks()}
+        with pytest.raises(TimeoutError, match=re.escape(f"{name} is at version")):
+            await informer.wait_for_version("999999", timeout=1)
+    with pytest.raises(InformerError, match=re.escape(f"the informer of {name} is not running")):
+        await informer.relist()
+    with pytest.raises(RuntimeError, match=re.escape(f"the informer of {name} was started before")):
+        await informer.__aenter__()
+    with pytest.raises(InformerError, match=re.escape(f"the informer of {name} has ended")):
+        informer.add_handler(on_add=print)
 
 
 # ---------------------------------------------------------------------- indexes and changes
@@ -539,6 +574,31 @@ async def test_a_slow_reader_of_changes():
 
 
 # ---------------------------------------------------------------------- handlers and life together
+
+
+async def test_a_relist_while_handlers_work():
+    """When a relist interrupts the watch at whatever step of a handler, the handler should go on."""
+    gate = asyncio.Event()
+    heard: dict[int, list[str]] = {}
+
+    async def hear(steps: int, obj: KubeObject) -> None:
+        await gate.wait()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        heard.setdefault(steps, []).append(obj.name)
+
+    fake = source("a")
+    async with SharedInformer(fake) as informer:
+        for steps in range(8):
+            informer.add_handler(on_add=partial(hear, steps), name=f"{steps} steps")
+        await asyncio.sleep(1)
+        asyncio.get_running_loop().call_later(1, gate.set)
+        for _ in range(8):
+            asyncio.get_running_loop().call_later(1, lambda: asyncio.ensure_future(informer.relist()))
+        await asyncio.sleep(5)
+        fake.create("b")
+        await asyncio.sleep(5)
+    assert heard == {steps: ["a", "b"] for steps in range(8)}
 
 
 async def test_adding_a_handler_while_ending():
