@@ -64,6 +64,7 @@ class Deadline:
 
         Raises:
             ValueError: A datetime without time zone; a timeout that is negative, NaN, infinite, text or bool; another `zero`.
+            TypeError: A start or a present that is no datetime, such as a number of seconds or a text.
         """
         if zero not in ("unlimited", "expired"):
             raise ValueError(f'zero must be "unlimited" or "expired", not {zero!r}')
@@ -105,6 +106,11 @@ class Deadline:
 
 
 def _utc(moment: datetime, what: str) -> datetime:
+    if not isinstance(moment, datetime):
+        raise TypeError(
+            f"{what} is a datetime with a time zone, not {moment!r:.200}: datetime.now(UTC), or of what you have "
+            "datetime.fromtimestamp(seconds, UTC) or datetime.fromisoformat(text)"
+        )
     # Also because subtracting two datetimes of one zone would compare their wall clocks, an hour off across a DST change.
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError(f"{what} needs a time zone: {moment!r} may be any of 24 moments")

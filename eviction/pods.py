@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 from attrs import field, frozen
 
 from eviction._objects import identity, labels, member
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class PodLike(Protocol):
@@ -38,22 +41,36 @@ class PodRef:
         labels: For matching budgets; None when unknown.
         phase: `status.phase`; empty when unknown. Budgets do not protect pods that are pending or finished.
         ready: Whether its Ready condition is true; None when unknown.
+
+    Raises:
+        ValueError: No namespace can have that name. A server would answer 404, which reads as "the pod is gone".
+        TypeError: The namespace is no text.
     """
 
     name: str
-    namespace: str
+    namespace: str = field()
     uid: str
     terminating: bool = False
     labels: Mapping[str, str] | None = field(default=None, kw_only=True, eq=False, repr=False)
     phase: str = field(default="", kw_only=True, eq=False, repr=False)
     ready: bool | None = field(default=None, kw_only=True, eq=False, repr=False)
 
+    @namespace.validator
+    def _one_namespace(self, _: object, value: object) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"the namespace of pod {self.name!r:.300} is the name of one namespace, not {value!r:.200}")
+        if not _LABEL.fullmatch(value):
+            raise ValueError(
+                f"the namespace of pod {self.name!r:.300} is {value!r:.200}, which no namespace can be called"
+            )
+
     @classmethod
     def of(cls, pod: Any, /) -> Self:
         """From a dict, a client's `V1Pod`, an informer's object, or anything with a name, a namespace and a uid.
 
         Raises:
-            ValueError: One of the three is missing. Without a uid the wrong pod could be evicted.
+            ValueError: One of the three is missing, or no namespace can have that name. Without a uid the wrong pod could
+                be evicted.
         """
         if isinstance(pod, cls):
             return pod

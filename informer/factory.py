@@ -20,7 +20,7 @@ from informer.listerwatcher import ListerWatcher
 from informer.objects import KubeObject
 from informer.options import InformerOptions
 from informer.problems import QuarantinedObject
-from informer.resource import Resource, require_resource
+from informer.resource import Resource, require_namespace, require_resource
 from informer.shared import SharedInformer
 
 T = TypeVar("T")
@@ -141,21 +141,22 @@ class InformerFactory:
         Args:
             resource: what to follow.
             decode: makes the value that is stored; what it raises quarantines that object. Without it, `KubeObject`.
-            namespace: only this one; None for all.
+            namespace: only this one; None for all. For several, ask for one informer each.
             label_selector: as in `kubectl -l`.
             field_selector: as in `kubectl --field-selector`.
             checks: judge each object first, such as `checks.duration("spec.nodeDrainTimeout")`.
 
         Raises:
             RuntimeError: the factory was not entered, or has ended.
-            ValueError: the same scope was asked for with another `decode` or other `checks`.
-            TypeError: no Resource, a selector that is no text, a single check instead of several.
+            ValueError: the same scope was asked for with another `decode` or other `checks`; a namespace that cannot be.
+            TypeError: no Resource, a namespace or selector that is no text, a single check instead of several.
         """
         if self._lifetime is None:
             raise RuntimeError("enter the factory first: async with InformerFactory(api) as factory")
         if self._ended:
             raise RuntimeError("this InformerFactory has ended, and its informers with it; make a new one")
         require_resource(resource)
+        require_namespace(namespace)
         _require_texts(label_selector=label_selector, field_selector=field_selector)
         scope = _Scope(resource, namespace or "", label_selector, field_selector)
         judging = _Judging(decode, as_checks(checks))

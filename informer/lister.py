@@ -44,6 +44,10 @@ class Lister(Generic[T]):
     def get(self, name: str, *, namespace: str = "") -> T:
         """One object. O(1).
 
+        Args:
+            name: its name, or its key without a `namespace`: `get(obj.key)` is client-go's `GetByKey`.
+            namespace: empty when cluster-scoped.
+
         Raises:
             NotFoundError: there is none (a KeyError).
             QuarantinedError: it exists and cannot be read (no KeyError: absent and unreadable are different facts).
@@ -95,11 +99,16 @@ class Lister(Generic[T]):
 
         Raises:
             KeyError: there is no index of that name.
+            TypeError: the value is no string, so that no object can be under it.
             IncompleteError, NotSyncedError: as `list`.
         """
         state = self._state()
+        if not isinstance(value, str):
+            raise TypeError(
+                f"the values of index {index!r} are strings, not {value!r:.200}; write str(…) here and there"
+            )
         if index not in state.indexes:
-            raise KeyError(f"no index {index!r}; there are {sorted(state.indexes)}")
+            raise _no_index(index, state)
         if require_complete:
             _require_complete(state, [*state.held])
         bucket = state.indexes[index].buckets.get(value)
@@ -109,8 +118,16 @@ class Lister(Generic[T]):
         return [item.object for item in found]
 
     def index_values(self, index: str, /) -> Collection[str]:
-        """The values under which an index has objects. O(values)."""
-        return [*self._state().indexes[index].buckets]
+        """The values under which an index has objects. O(values).
+
+        Raises:
+            KeyError: there is no index of that name.
+            NotSyncedError: before the first sync.
+        """
+        state = self._state()
+        if index not in state.indexes:
+            raise _no_index(index, state)
+        return [*state.indexes[index].buckets]
 
     def withheld(self, *, namespace: str | None = None, label_selector: str = "") -> Sequence[QuarantinedObject]:
         """What exists in scope and cannot be read, with what is wrong with it. O(withheld).
@@ -143,6 +160,7 @@ class Index(Generic[T]):
         """The objects under a value; empty when there are none. O(found).
 
         Raises:
+            TypeError: the value is no string.
             NotSyncedError: before the first sync.
         """
         return self._lister.by_index(self._name, value)
@@ -152,6 +170,10 @@ class Index(Generic[T]):
         return self._lister.index_values(self._name)
 
     __iter__ = None  # indexing by number would make an endless iteration of this
+
+
+def _no_index(index: str, state: State[T]) -> KeyError:
+    return KeyError(f"no index {index!r}; there are {sorted(state.indexes)}")
 
 
 def _in_namespace(state: State[T], namespace: str | None) -> builtins.list[Item[T]]:

@@ -57,12 +57,16 @@ class _Counting(Recorder):
     families: _Families
     resource: str
     name: str
+    _events: dict[str, Any] = field(factory=dict, init=False)
 
     def request(self, verb: str, outcome: str) -> None:
         self.families.requests.labels(self.resource, self.name, verb, outcome).inc()
 
     def event(self, kind: str, count: int = 1) -> None:
-        self.families.events.labels(self.resource, self.name, kind).inc(count)
+        counter = self._events.get(kind)
+        if counter is None:  # to look it up takes longer than to count
+            counter = self._events[kind] = self.families.events.labels(self.resource, self.name, kind)
+        counter.inc(count)
 
     def undecodable(self, count: int = 1) -> None:
         self.families.undecodable.labels(self.resource, self.name).inc(count)

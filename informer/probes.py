@@ -10,7 +10,7 @@ from informer.resource import Resource
 
 
 class Probed(Protocol):
-    """What a probe asks: a `SharedInformer`, or anything that tells its resource and health."""
+    """What a probe asks: a `SharedInformer`, or anything that tells its resource and health; a `name` is shown if it has one."""
 
     @property
     def resource(self) -> Resource:
@@ -51,4 +51,4 @@ def _line(informer: Probed) -> str:
     facts = [health.state, "synced" if health.synced else "not synced"]
     facts += [f"{health.quarantined} withheld"] if health.quarantined else []
     facts += [f"last error: {health.last_error}"] if health.last_error and health.state != "live" else []
-    return f"{informer.resource}: {', '.join(facts)}"
+    return f"{getattr(informer, 'name', '') or informer.resource}: {', '.join(facts)}"

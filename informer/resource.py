@@ -35,6 +35,7 @@ _CLUSTER_SCOPED = frozenset(
     }
 )
 
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 
 
@@ -46,6 +47,25 @@ def require_resource(value: object) -> None:
     """
     if not isinstance(value, Resource):
         raise TypeError(f"a Resource is needed, not {value!r}; Resource.parse('pods.v1') makes one of a name")
+
+
+def require_namespace(value: object) -> None:
+    """Refuse what cannot be the name of one namespace; None and `""` stand for all.
+
+    A server does not: it answers a LIST in `def*` with "no objects", and a cache would call that complete.
+
+    Raises:
+        ValueError: no label of RFC 1123, the only names that the API server gives to namespaces.
+        TypeError: no text, such as a list of names.
+    """
+    several = "for several, make one informer each: factory.informer(…, namespace=one) (docs/howto/namespaces.md)"
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"namespace is the name of one namespace, or None for all, not {value!r:.200}; {several}")
+    if value and not _LABEL.fullmatch(value):
+        raise ValueError(
+            f"namespace {value!r:.200} is no name of one namespace (lower-case letters, digits and '-', at most 63), "
+            f"nor are there patterns; {several}"
+        )
 
 
 @frozen
@@ -108,17 +128,18 @@ class Resource:
         Without a namespace the path spans all namespaces, as does a cluster-scoped resource's.
 
         Raises:
-            ValueError: a namespace for a cluster-scoped resource.
+            ValueError: a namespace for a cluster-scoped resource, or one that cannot be the name of a namespace.
+            TypeError: a namespace that is no text.
         """
-        for text in (namespace, name):
-            if text in {".", ".."}:  # a URL library would take it for a step
-                raise ValueError(f"{text!r} is no name of an object or namespace")
+        require_namespace(namespace)
+        if name in {".", ".."}:  # a URL library would take it for a step
+            raise ValueError(f"{name!r} is no name of an object")
         if namespace and not self.namespaced:
             msg = f"{self} is cluster-scoped: a namespace ({namespace!r}) makes no sense here"
             raise ValueError(msg)
         parts = ["/api" if not self.group else f"/apis/{self.group}", self.version]
         if namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
+            parts += ["namespaces", namespace]
         parts.append(self.plural)
         if name is not None:
             parts.append(quote(name, safe=":"))

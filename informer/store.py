@@ -210,12 +210,15 @@ def what_happened(
         if isinstance(event, Deleted):
             unknown = event.last is None or other_life(old.uid, event.uid)
             return (Note(key, Removed(old.object if event.last is None or unknown else event.last, unknown)),)
-        if other_life(old.uid, event.uid):
+        if old.uid != event.uid and other_life(old.uid, event.uid):
             gone = Note(key, Removed(old.object, True))
             return gone, Note(key, _arrival(event))
         if isinstance(event, Withheld):
             return (Note(key, Quarantined(old.object, event.entry)),)
-        return () if unchanged(old, event) else (Note(key, Updated(old.object, event.object, False)),)
+        # The version first: nearly every event of a watch has another one, and needs no call.
+        if old.resource_version == event.resource_version and unchanged(old, event):
+            return ()
+        return (Note(key, Updated(old.object, event.object, False)),)
     if held is None:
         return () if isinstance(event, Deleted) else (Note(key, _arrival(event)),)
     ended = isinstance(event, Deleted) or other_life(held.withheld.uid, event.uid)

@@ -15,7 +15,7 @@ from attrs import Factory, define, frozen
 from informer.errors import ApiError
 from informer.listerwatcher import Bookmark, Deleted, Event, Item, ListOptions, Page, WatchOptions, Withheld
 from informer.objects import KubeObject, make_key
-from informer.resource import Resource
+from informer.resource import Resource, require_namespace
 from informer.selectors import compile_field_selector, compile_label_selector
 from informer.testing import _status
 from informer.testing._history import Change, Stored
@@ -80,6 +80,7 @@ class FakeListerWatcher:
         cluster: FakeCluster | None = None,
         now: Callable[[], datetime] = loop_now,
     ) -> None:
+        require_namespace(namespace)
         self._resource = resource
         self._namespace = namespace
         self._labels = compile_label_selector(label_selector)

@@ -298,7 +298,7 @@ async def test_waiting_for_several(two_kinds: FakeApiServer) -> None:
             await factory.wait_for_sync(timeout=1)
         nodes, _, pods = str(caught.value).partition("; ")
         assert nodes == "nodes.v1 is not synced: no answer from the server yet"
-        assert pods.startswith("pods.v1 is not synced: 500 InternalError")
+        assert pods.startswith("pods.v1 (ns=b) is not synced: 500 InternalError")
         assert pods.endswith("(waited 1 s)")
         assert isinstance(caught.value.__cause__, SyncError)
         two_kinds.faults.clear()

@@ -137,6 +137,27 @@ def test_client_models_are_read_like_dicts(world: World) -> None:
     assert world.index.verdict(model.to_dict()) == "blocked"
 
 
+@pytest.mark.parametrize(
+    "namespace", ["def*", "default,shop", "!shop", "Shop", "a.b", "", "n" * 64, "a/../b"], ids=ascii
+)
+def test_pod_in_no_namespace(namespace: str) -> None:
+    """When no namespace can have that name, it should be refused: the server's 404 would read as "the pod is gone"."""
+    with pytest.raises(ValueError, match="which no namespace can be called"):
+        PodRef("web-0", namespace, "u")
+
+
+def test_pod_in_several_namespaces() -> None:
+    """When a namespace is no text, it should be refused, and the pod named."""
+    with pytest.raises(TypeError, match=r"the namespace of pod 'web-0' is the name of one namespace, not \['a', 'b'\]"):
+        PodRef("web-0", ["a", "b"], "u")  # type: ignore[arg-type]  # the mistake under test
+
+
+def test_pod_in_a_namespace() -> None:
+    """When the server would take the name of a namespace, so should a reference."""
+    for namespace in ("0", "a--b", "n" * 63):
+        assert PodRef("web-0", namespace, "u").key == f"{namespace}/web-0"
+
+
 def test_an_informers_objects_are_read_like_dicts(world: World) -> None:
     """When budgets and pods are objects of the informer package, they should be understood without it being imported."""
     objects = pytest.importorskip("informer.objects")

@@ -138,6 +138,17 @@ def test_a_datetime_without_zone_is_refused() -> None:
         Deadline.since(START, 10, zero="never")  # type: ignore[arg-type]  # the mistake under test
 
 
+@pytest.mark.parametrize(
+    "moment", [1796000000.0, 0, "2026-01-01T00:00:00Z", datetime(2026, 1, 1, tzinfo=UTC).date(), timedelta(1), True]
+)
+def test_what_is_no_datetime_is_refused(moment: object) -> None:
+    """When a moment is a number or a text, the error should name it and say how a datetime is made of it."""
+    with pytest.raises(TypeError, match=r"started_at is a datetime with a time zone, not .*datetime\.now\(UTC\)"):
+        Deadline.since(moment, 60)  # type: ignore[arg-type]  # the mistake under test
+    with pytest.raises(TypeError, match=r"now is a datetime with a time zone, not .*datetime\.fromisoformat\(text\)"):
+        Deadline.since(START, 60, now=moment)  # type: ignore[arg-type]  # the mistake under test
+
+
 def test_the_real_clocks_are_the_default() -> None:
     """When no clock is given, it should use the present and the monotonic clock."""
     left = Deadline.since(datetime.now(UTC), 60).remaining()

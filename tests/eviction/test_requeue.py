@@ -272,7 +272,12 @@ def test_nothing_depends_on_the_hash_seed() -> None:
     """When Python hashes texts differently, results, winner, snapshot and condition text should be the same."""
     seen = {
         subprocess.run(
-            [sys.executable, "-c", SCRIPT], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+            [sys.executable, "-c", SCRIPT],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         ).stdout
         for seed in ("0", "1", "42")
     }

@@ -17,6 +17,7 @@ from informer import (
     Resource,
     SyncError,
     checks,
+    readiness,
 )
 from informer.testing import FakeApiServer, faults, match
 
@@ -270,6 +271,47 @@ async def test_metrics_tell_scopes_apart(client):
         await factory.wait_for_sync(timeout=60)
         (family,) = [family for family in registry.collect() if family.name == "informer_synced"]
         assert {(s.labels["informer"], s.value) for s in family.samples} == {("mine", 1), ("mine ns=team-a", 1)}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_errors_logs_and_probes_tell_scopes_apart(
+    server: FakeApiServer, client, stream: bool, caplog: pytest.LogCaptureFixture
+):
+    """When informers differ in scope only, every text about one of them should say which one."""
+    server.faults.add(match("list"), faults.status_answer(500, "InternalError", "no"), times=None)
+    server.faults.add(match("watch"), faults.status_answer(500, "InternalError", "no"), times=None)
+    options = InformerOptions(initial_list="stream" if stream else "list")
+    async with InformerFactory(client, options=options) as factory:
+        informers = [
+            factory.informer(WIDGETS),
+            factory.informer(WIDGETS, namespace="team-a", label_selector="app=web"),
+            factory.informer(WIDGETS, namespace="team-b", field_selector="metadata.name=a"),
+        ]
+        own = [
+            "widgets.v1.example.test",
+            "widgets.v1.example.test (ns=team-a labels=app=web)",
+            "widgets.v1.example.test (ns=team-b fields=metadata.name=a)",
+        ]
+        with pytest.raises(SyncError) as caught:
+            await factory.wait_for_sync(timeout=20)
+        for name in own:
+            assert f"{name} is not synced: 500 InternalError" in str(caught.value)
+        assert [informer.name for informer in informers] == own
+        assert [repr(informer) for informer in informers] == [f"SharedInformer({name}, failing)" for name in own]
+        assert readiness(*informers)[1].splitlines() == [
+            f"{informer.name}: failing, not synced, last error: {informer.health.last_error}" for informer in informers
+        ]
+        warnings = [record for record in caplog.records if record.name == "informer.reflector"]
+        for name in own:
+            assert any(record.getMessage().startswith(f"{name}: 500 InternalError") for record in warnings)
+        assert {record.resource for record in warnings if hasattr(record, "resource")} == {own[0]}
+        caplog.clear()
+        server.faults.clear()
+        await factory.wait_for_sync(timeout=100)
+        for name in own:
+            assert any(record.getMessage().startswith(f"{name}: the server answers again") for record in caplog.records)
+        assert repr(informers[1]) == f"SharedInformer({own[1]}, live)"
+    assert repr(informers[1]) == f"SharedInformer({own[1]}, stopped)"
 
 
 async def test_waiting_after_the_end(server: FakeApiServer, client):

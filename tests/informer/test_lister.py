@@ -157,6 +157,9 @@ async def test_index():
     assert names(lister.by_index("tag", "x")) == ["a"]
     with pytest.raises(KeyError, match="no index 'tags'.*'tag'"):
         lister.by_index("tags", "x")
+    for read in (lister.index_values, Index(lister, "tags").__getitem__):
+        with pytest.raises(KeyError, match="no index 'tags'.*'tag'"):
+            read("tags")
     with pytest.raises(IncompleteError) as caught:
         lister.by_index("tag", "none", require_complete=True)
     assert caught.value.keys == ["n2/broken"]
@@ -165,6 +168,29 @@ async def test_index():
     assert sorted(index.values()) == ["y"]
     with pytest.raises(TypeError):
         iter(index)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("value", [600, None, b"x", ("x",)])
+async def test_index_value_that_is_no_string(value):
+    """When an index is asked for what is no string, it should say so: "nobody has it" would be a wrong answer."""
+    _, lister = await filled()
+    for read in (lambda: lister.by_index("tag", value), lambda: Index(lister, "tag")[value]):
+        with pytest.raises(TypeError, match=r"the values of index 'tag' are strings, not .*; write str\("):
+            read()
+
+
+async def test_a_key_is_as_good_as_a_name():
+    """When an object's key is given, as for client-go's GetByKey, it should be the same as name and namespace."""
+    bench, lister = await filled()
+    for one in lister.list():
+        assert lister.get(one.key) is lister.get(one.name, namespace=one.namespace)
+    with pytest.raises(QuarantinedError):
+        lister.get("n2/broken")
+    with pytest.raises(NotFoundError, match="'n2/none'"):
+        lister.get("n2/none")
+    assert "obj.key" in (lister.get.__doc__ or "")
+    await bench.relist(good(obj("alone", namespace="")))
+    assert lister.get("alone").key == "alone"
 
 
 async def test_complete():

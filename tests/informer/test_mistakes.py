@@ -32,6 +32,8 @@ ASKED = {
         lambda factory: factory.informer(PODS, field_selector=["a=b"]),
         "field_selector is text as in kubectl",
     ),
+    "namespaces as a list": (lambda factory: factory.informer(PODS, namespace=["a", "b"]), "one informer each"),
+    "no namespaces": (lambda factory: factory.informer(PODS, namespace=[]), "one informer each"),
     "one check": (lambda factory: factory.informer(PODS, checks=TIMEOUT), r"checks=\[…\]"),
 }
 
@@ -43,6 +45,20 @@ async def test_asking_a_factory(mistake: str) -> None:
     async with FakeApiServer([PODS]) as server, server.api_client() as api, InformerFactory(api) as factory:
         with pytest.raises(TypeError, match=said):
             ask(factory)
+
+
+@pytest.mark.parametrize("pattern", ["def*", "default,shop", "!shop"])
+async def test_a_pattern_of_namespaces(pattern: str) -> None:
+    """When a namespace is a pattern, as in kopf, no source should take it: it would be complete with no objects."""
+    async with FakeApiServer([PODS]) as server, server.api_client() as api, InformerFactory(api) as factory:
+        for ask in (
+            lambda: factory.informer(PODS, namespace=pattern),
+            lambda: ApiListerWatcher(api, PODS, namespace=pattern),
+            lambda: FakeListerWatcher(PODS, namespace=pattern),
+        ):
+            with pytest.raises(ValueError, match=r"no name of one namespace .* patterns.*docs/howto/namespaces\.md"):
+                ask()
+        assert server.requests == []
 
 
 async def test_the_long_form() -> None:

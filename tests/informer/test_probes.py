@@ -19,6 +19,7 @@ class Told:
 
     health: Health
     resource: Resource = PODS
+    name: str = ""
 
 
 def told(state: State, *, synced: bool, error: str | None = None, quarantined: int = 0) -> Told:
@@ -55,6 +56,25 @@ def test_several() -> None:
     assert readiness(good, bad) == (503, "pods.v1: live, synced\npods.v1: starting, not synced\n")
     assert readiness(good, good)[0] == 200
     assert liveness(good, told("stopped", synced=True))[0] == 503
+
+
+def test_one_resource_in_two_scopes() -> None:
+    """When informers of one resource have names, the lines should tell them apart."""
+    health = told("live", synced=True).health
+    one, other = Told(health, name="pods.v1 (ns=a)"), Told(health, name="pods.v1 (ns=b)")
+    assert readiness(one, other) == (200, "pods.v1 (ns=a): live, synced\npods.v1 (ns=b): live, synced\n")
+    assert liveness(other) == (200, "pods.v1 (ns=b): live, synced\n")
+
+
+def test_without_a_name() -> None:
+    """When what is asked has no name at all, its resource should do."""
+
+    @frozen
+    class Nameless:
+        health: Health = told("live", synced=True).health
+        resource: Resource = WIDGETS
+
+    assert readiness(Nameless()) == (200, "widgets.v1.example.test: live, synced\n")
 
 
 def test_none() -> None:

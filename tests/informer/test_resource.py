@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from informer.resource import Resource
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from informer.resource import Resource, require_namespace
 
 PARSED = [
     ("pods.v1", Resource("", "v1", "pods"), "/api/v1/pods"),
@@ -85,7 +89,10 @@ def test_refused_parts(part: str) -> None:
             "system:node",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
         ),
-        (Resource("", "v1", "pods"), "a/../b", None, "/api/v1/namespaces/a%2F..%2Fb/pods"),
+        (Resource("", "v1", "pods"), "0", None, "/api/v1/namespaces/0/pods"),
+        (Resource("", "v1", "pods"), "a--b-1", None, "/api/v1/namespaces/a--b-1/pods"),
+        (Resource("", "v1", "pods"), "n" * 63, None, f"/api/v1/namespaces/{'n' * 63}/pods"),
+        (Resource("", "v1", "pods"), "a", "a/../b", "/api/v1/namespaces/a/pods/a%2F..%2Fb"),
         (Resource("", "v1", "pods"), "a", "b?watch=1", "/api/v1/namespaces/a/pods/b%3Fwatch%3D1"),
     ],
 )
@@ -101,6 +108,52 @@ def test_path_steps(step: str) -> None:
         Resource("", "v1", "pods").path(step)
     with pytest.raises(ValueError, match="no name"):
         Resource("", "v1", "pods").path("team-a", step)
+
+
+NO_NAMESPACE = [
+    "def*",
+    "default,shop",
+    "!shop",
+    "shop ",
+    "Shop",
+    "a.b",
+    "a_b",
+    "-a",
+    "a-",
+    "a/../b",
+    "ä",
+    "a\n",
+    "n" * 64,
+]
+
+
+@pytest.mark.parametrize("namespace", NO_NAMESPACE, ids=ascii)
+def test_no_namespace(namespace: str) -> None:
+    """When no namespace can have that name, it should be refused: the server would answer "no objects", for ever."""
+    with pytest.raises(ValueError, match=re.escape(f"{namespace!r} is no name of one namespace")) as error:
+        Resource("", "v1", "pods").path(namespace)
+    assert "one informer each" in str(error.value)
+    assert "docs/howto/namespaces.md" in str(error.value)
+
+
+@pytest.mark.parametrize("namespace", [["a", "b"], [], ("a",), {"a"}, 1, 0, False, b"a"], ids=repr)
+def test_several_namespaces(namespace: object) -> None:
+    """When a namespace is no text, it should be refused, and say how several are followed."""
+    with pytest.raises(TypeError, match=r"the name of one namespace, or None for all, not .* one informer each"):
+        Resource("", "v1", "pods").path(namespace)  # type: ignore[arg-type]  # the mistake
+
+
+@given(st.text(max_size=70) | st.from_regex(r"[a-z0-9-]{1,64}", fullmatch=True))
+def test_namespaces_are_labels(namespace: str) -> None:
+    """When a namespace is taken, it should be a label of RFC 1123, as the server has it, or nothing."""
+    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    label = len(namespace) <= 63 and set(namespace) <= allowed and not set(namespace[:1] + namespace[-1:]) & {"-"}
+    try:
+        require_namespace(namespace)
+    except ValueError:
+        assert not label
+    else:
+        assert label
 
 
 def test_namespace_of_a_cluster_scoped_resource() -> None:

@@ -246,6 +246,24 @@ async def test_the_task_of_the_reminders_is_cancelled(caplog: pytest.LogCaptureF
         assert [record for record in caplog.records if "bad cannot be read" in record.getMessage()]
 
 
+async def test_everything_is_cancelled_the_reminders_first(caplog: pytest.LogCaptureFixture):
+    """When all tasks are cancelled, as at the end of `asyncio.run`, nothing should be said of the reminders."""
+    rig = Rig()
+
+    async def program() -> None:
+        async with rig.informer:
+            await asyncio.sleep(HOUR)
+
+    running = asyncio.create_task(program())
+    await asyncio.sleep(1)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in sorted(tasks, key=lambda task: not task.get_name().startswith("reminders")):
+        task.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert not caplog.records
+
+
 async def test_the_thread_of_a_handler_is_gone():
     """When the thread of a handler takes no more calls, the informer should fail, since that handler would miss changes."""
     rig = Rig(in_thread=True)
