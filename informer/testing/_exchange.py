@@ -143,7 +143,7 @@ class Exchange:
     @property
     def response(self) -> web.StreamResponse:
         """What the HTTP server is told was sent."""
-        return self._response or web.Response(status=500, text="the handler sent nothing")
+        return web.Response(status=500, text="the handler sent nothing") if self._response is None else self._response
 
 
 def _through(one: Filter, send: Send) -> Send:

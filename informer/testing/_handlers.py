@@ -87,7 +87,7 @@ class Handlers:
         return _status.success(_status.details(served.resource, request.name, uid=uid))
 
     def _delete_collection(self, request: RecordedRequest, served: Served) -> bytes:
-        selected = selection(request)
+        selected = selection(served, request)
         page = list_page(self.objects.history, served, request)
         for key, stored in sorted(served.table.objects.items()):
             if selected(stored):

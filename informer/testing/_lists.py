@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
+from informer.resource import Resource
 from informer.selectors import compile_field_selector, compile_label_selector
 from informer.testing import _status
 from informer.testing._history import History, Key, Stored
@@ -23,7 +24,35 @@ _VERSION: Final = re.compile(r"[0-9]{1,19}")
 _MATCHES: Final = ("Exact", "NotOlderThan")
 
 
-def selection(request: RecordedRequest) -> Selection:
+# What built-in kinds can be selected by, besides name and namespace.
+_SELECTABLE: Final[Mapping[tuple[str, str], Set[str]]] = {
+    ("", "pods"): {
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    },
+    ("", "nodes"): {"spec.unschedulable"},
+    ("", "namespaces"): {"status.phase"},
+    ("", "secrets"): {"type"},
+    ("", "services"): {"spec.clusterIP", "spec.type"},
+    ("", "replicationcontrollers"): {"status.replicas"},
+    ("", "events"): {
+        *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion")),
+        *("involvedObject.resourceVersion", "involvedObject.fieldPath"),
+        *("reason", "reportingComponent", "source", "type"),
+    },
+    ("apps", "replicasets"): {"status.replicas"},
+    ("batch", "jobs"): {"status.successful"},
+}
+
+
+def selection(served: Served, request: RecordedRequest) -> Selection:
     """Whether an object is in the namespace and under the selectors of a request; raises the server's 400."""
     namespace = request.namespace
     label_text, field_text = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
@@ -31,6 +60,7 @@ def selection(request: RecordedRequest) -> Selection:
         labels, fields = compile_label_selector(label_text), compile_field_selector(field_text)
     except ValueError as error:
         raise _status.bad_request(str(error)) from None
+    _check_fields(served.resource, field_text)
 
     def selected(stored: Stored) -> bool:
         return (
@@ -40,6 +70,21 @@ def selection(request: RecordedRequest) -> Selection:
         )
 
     return selected
+
+
+def _check_fields(resource: Resource, selector: str) -> None:
+    if "." in resource.group:
+        return  # a custom resource can be selected by what its CRD declares, which is not known here
+    more = _SELECTABLE.get((resource.group, resource.plural))
+    for term in re.findall(r"(?:\\.|[^,\\])+", selector):
+        path = re.split("[!=]", term, maxsplit=1)[0]
+        if path in {"metadata.name", "metadata.namespace"}:
+            continue
+        if more is None:
+            known = 'only "metadata.name", "metadata.namespace"'
+            raise _status.bad_request(f'"{path}" is not a known field selector: {known}')
+        if path not in more:
+            raise _status.bad_request(f"field label not supported: {path}")
 
 
 def read_version(text: str, prefix: str = "", code: int = 400, reason: str = "BadRequest") -> int:
@@ -54,7 +99,7 @@ def read_version(text: str, prefix: str = "", code: int = 400, reason: str = "Ba
 
 def list_page(history: History, served: Served, request: RecordedRequest) -> bytes:
     """The body that answers a LIST."""
-    selected, limit = selection(request), _limit(request.query)
+    selected, limit = selection(served, request), _limit(request.query)
     _check(request.query)
     page = snapshot(history, served, request.query, limit)
     taken, token, left = page.cut(selected, limit)

@@ -88,7 +88,7 @@ class WatchServer:
     async def serve(self, exchange: Exchange, served: Served) -> None:
         """Answer a WATCH until its time is up or somebody ends it."""
         request = exchange.request
-        selected = selection(request)
+        selected = selection(served, request)
         streaming = self._check(request.query)
         text = request.query.get("resourceVersion", "")
         version = read_version(text, code=500, reason="")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from informer import ApiError, ApiListerWatcher, ListOptions, Resource, WatchOptions
 from informer.testing import FakeApiServer
 
 from .conftest import CLUSTERS, PODS, WIDGETS, Http, widget
@@ -184,6 +185,39 @@ async def test_refused_options(http: Http, query: dict[str, str], status: int, m
     assert got == status
     assert message in body["message"]
     assert body["reason"] == {400: "BadRequest", 422: "Invalid"}[status]
+
+
+@pytest.mark.parametrize(
+    ("kind", "selector", "message"),
+    [
+        ("pods.v1", "spec.nodeName=n1,status.phase!=Failed,metadata.namespace=a", ""),
+        ("pods.v1", r"metadata.name=a\,status.nope\=1", ""),
+        ("pods.v1", r"metadata.name=a\\,status.nope=1", "field label not supported: status.nope"),
+        ("pods.v1", "metadata.name=a,status.nope=1", "field label not supported: status.nope"),
+        ("events.v1", "involvedObject.uid=1,type!=Normal", ""),
+        ("configmaps.v1", "data.a==1", '"data.a" is not a known field selector: only "metadata.name"'),
+        ("deployments.v1.apps", "spec.replicas=1", '"spec.replicas" is not a known field selector'),
+        ("widgets.v1.example.test", "spec.nope=1", ""),
+    ],
+)
+@pytest.mark.parametrize("watch", [False, True])
+async def test_field_selectors_of_built_in_kinds(kind: str, selector: str, message: str, watch: bool):
+    """When a built-in kind is not selected by such a field, it should refuse that; a CRD may declare any field."""
+    resource = Resource.parse(kind)
+    async with FakeApiServer([resource]) as server, server.api_client() as api:
+        source = ApiListerWatcher(api, resource, field_selector=selector)
+        try:
+            if watch:
+                async with source.watch(WatchOptions(resource_version="", timeout=1)):
+                    pass
+            else:
+                await source.list(ListOptions())
+        except ApiError as error:
+            assert message
+            assert error.status == 400
+            assert message in str(error)
+        else:
+            assert not message
 
 
 async def test_version_with_a_token(server: FakeApiServer, http: Http):

@@ -10,6 +10,7 @@ import pytest
 
 from informer.resource import Resource
 from informer.testing import End, FakeApiServer, StatusError, SubresourceCall, faults, match, run
+from tests.processes import finished
 
 from .conftest import CLUSTERS, PODS, WIDGETS, Http, event, widget
 
@@ -257,7 +258,7 @@ async def test_kubectl_works(server: FakeApiServer, tmp_path: Path):
             "kubectl", f"--kubeconfig={config}", f"--cache-dir={tmp_path}", "-n", "team-a", *args,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        out, err = await process.communicate()
+        out, err = await finished(process)
         assert process.returncode == 0, err.decode()
         return out.decode()
 

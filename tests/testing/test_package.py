@@ -23,7 +23,9 @@ def test_imports_are_lean(statement: str, absent: list[str]):
     """When a part is imported, it should not load what only other parts need."""
     code = f"{statement}; import sys; print([name for name in {absent!r} if name in sys.modules])"
     root = Path(informer.testing.__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root, timeout=60
+    )
     assert done.stdout.strip() == "[]"
 
 

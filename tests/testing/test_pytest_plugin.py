@@ -1,4 +1,7 @@
-"""The pytest plugin: its fixtures in a project that asks for them, and nothing at all in one that does not."""
+"""The pytest plugin: its fixtures in a project that asks for them, and nothing at all in one that does not.
+
+What the plugin does to a run is seen in this process; that it comes, and stays away, in processes as users start them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> pytest
 def outcome(project: pytest.Pytester, text: str, *arguments: str, conftest: str = ASK) -> pytest.RunResult:
     project.makeconftest(conftest)
     project.makepyfile("import asyncio\nimport pytest\nimport time\n" + RESOURCES + text)
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *arguments)
+    return project.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 @pytest.fixture(autouse=True)
