@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 def mypy(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mypy", "--strict", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
 
 
 @pytest.mark.real_time

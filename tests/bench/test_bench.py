@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import plot, report, runs
+from bench import plot, report, runs, worker
 from bench.objects import FIRST_VERSION, template
 from bench.rows import FLOOR, LISTS, MAIN, Row
 from informer import KubeObject
@@ -17,13 +19,31 @@ from informer import KubeObject
 OURS = [row for row in (*MAIN, *LISTS) if row.spec["row"] in {"floor", "informer", "kubernetes-asyncio"}]
 
 
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[bool, str]]:
+    """A server of 30 objects for all rows, without and with streamed lists."""
+    with ExitStack() as servers:
+        yield {stream: servers.enter_context(runs.serving(30, stream=stream)) for stream in (False, True)}
+
+
 @pytest.mark.parametrize("row", OURS, ids=lambda row: row.name)
-def test_every_row_that_needs_no_other_program_runs(row: Row):
-    """When a row is measured over a few objects, it should give costs per object and per event."""
-    with runs.serving(30, stream=row.spec.get("lists") == "streamed") as url:
-        figures = runs.once(row.spec, url=url, objects=30, events=40)
+def test_every_row_that_needs_no_other_program_runs(
+    row: Row, urls: dict[bool, str], capsys: pytest.CaptureFixture[str]
+):
+    """When a row is measured over a few objects, it should give costs per object and per event.
+
+    Without the process of its own that `bench` gives it, which the figures need and the test does not.
+    """
+    worker.main({**row.spec, "url": urls[row.spec.get("lists") == "streamed"], "objects": 30, "events": 40})
+    figures = json.loads(capsys.readouterr().out)
     assert set(figures) == {"objects", "events"}
     assert all(costs["cpu_us"] > 0 for costs in figures.values())
+
+
+def test_a_process_of_its_own(urls: dict[bool, str]):
+    """When a row is measured as `bench` does it, its figures should come out of the process that did."""
+    figures = runs.once(dict(MAIN[1].spec), url=urls[False], objects=30, events=40)
+    assert set(figures) == {"objects", "events"}
 
 
 @pytest.mark.parametrize("what", ["reads", "quarantined", "evictions"])

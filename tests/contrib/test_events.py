@@ -334,5 +334,5 @@ def test_opt_in() -> None:
     import sys
 
     program = "import informer, sys; sys.exit('informer.contrib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
     assert logging.getLogger("informer.events").handlers == []

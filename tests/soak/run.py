@@ -38,6 +38,8 @@ from tests.soak.server import TROUBLES, WIDGETS, digest
 FLAT = 0.05
 CALM = 120.0
 """Seconds in which any trouble here must be over."""
+_PATIENCE = 600.0
+"""Seconds for an answer of the other side, which may be busy."""
 
 
 @frozen
@@ -76,7 +78,8 @@ class Server:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(what.encode() + b"\n")
-        answer = (await self.process.stdout.readline()).decode().strip()
+        async with asyncio.timeout(_PATIENCE):
+            answer = (await self.process.stdout.readline()).decode().strip()
         assert answer, f"the server died of {what}"
         return answer
 
@@ -90,7 +93,9 @@ async def serving(options: argparse.Namespace) -> AsyncIterator[Server]:
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        yield Server(process, (await process.stdout.readline()).decode().strip())
+        async with asyncio.timeout(_PATIENCE):
+            url = (await process.stdout.readline()).decode().strip()
+        yield Server(process, url)
     finally:
         if process.returncode is None:
             process.kill()
