@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from attrs import define
+from msgspec import Struct
 
 from informer._slices import Slices
 from informer.changes import Added, Change, Quarantined, Removed, Updated
@@ -25,8 +25,7 @@ class _Synced:
 _SYNCED = _Synced()
 
 
-@define(eq=False)
-class _Pending(Generic[T]):
+class _Pending(Struct, Generic[T], gc=False, eq=False):
     """A change that waits for its handler. `was_held`: the handler knew the key as withheld, after it once saw it good."""
 
     key: str
@@ -50,7 +49,8 @@ class Buffer(Generic[T]):
         self._max = max_backlog
         self._on_merged = on_merged
         self._fold_at = max_backlog
-        self._queue: deque[Item[T] | _Pending[T] | _Synced] = deque()
+        # An Item is an initial add, a Note a change of what the handler knows as good or not at all: neither needs more.
+        self._queue: deque[Item[T] | Note[T] | _Pending[T] | _Synced] = deque()
         self._held: dict[str, T] = {}
         self._arrived = asyncio.Event()
         self._closed = False
@@ -94,8 +94,8 @@ class Buffer(Generic[T]):
             elif was_held:
                 del self._held[key]
             if initial_sync and isinstance(change, Added):
-                change = Added(change.object, True)
-            self._queue.append(_Pending(key, change, was_held))
+                note = Note(key, Added(change.object, True))  # noqa: PLW2901 - the same, told as an initial one
+            self._queue.append(_Pending(key, note.change, was_held) if was_held else note)
         if initial_sync:
             self.begin(())
         elif len(self._queue) > self._fold_at:
@@ -119,9 +119,9 @@ class Buffer(Generic[T]):
         entry = self._queue.popleft()
         if isinstance(entry, Item):
             return entry.key, Added(entry.object, True)
-        if isinstance(entry, _Pending):
-            return entry.key, entry.change
-        return None
+        if isinstance(entry, _Synced):
+            return None
+        return entry.key, entry.change
 
     def _fold(self) -> None:
         # The order is that of the first change of each key, as in client-go's work queue: an object that changes all the
@@ -134,6 +134,8 @@ class Buffer(Generic[T]):
                 continue
             if isinstance(entry, Item):
                 entry = _Pending(entry.key, Added(entry.object, True), was_held=False)  # noqa: PLW2901 - unpacked
+            elif isinstance(entry, Note):
+                entry = _Pending(entry.key, entry.change, was_held=False)  # noqa: PLW2901 - the same in a longer form
             before = merged.get(entry.key)
             merged[entry.key] = [entry] if before is None else _merge(before, entry)
             last = merged[entry.key][-1:]

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from attrs import define, field
+from msgspec import Struct
 
 from informer._index import IndexData
 from informer._slices import Slices
@@ -20,9 +21,8 @@ from informer.objects import KubeObject, same_content
 T = TypeVar("T")
 
 
-@define(eq=False)
-class Note(Generic[T]):
-    """One change on its way to the handlers.
+class Note(Struct, Generic[T], gc=False, eq=False):
+    """One change on its way to the handlers. A relist makes as many as objects changed, hence out of the collector's sight.
 
     `of_withheld`: the change ends the life of a withheld object, so only a handler that once saw it good may hear of it.
     """

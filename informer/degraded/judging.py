@@ -38,6 +38,13 @@ class Judging:
         self._own = tuple(check for check in self._checks if not isinstance(check, FieldCheck))
         self._nothing_else = not self._own and decode is None
 
+    def settled(self, obj: KubeObject) -> bool:
+        """True when the source has looked at all there is to judge, and the object is its own value."""
+        return self._nothing_else and self._passed(obj)
+
+    def _passed(self, obj: KubeObject) -> bool:
+        return self.projection is None or obj._passed is self.projection  # noqa: SLF001 - left there for this reader
+
     def __call__(self, obj: KubeObject) -> tuple[object, Sequence[Problem]]:
         """The decoded value, and the problems that make it void.
 
@@ -45,11 +52,8 @@ class Judging:
             MemoryError: and every other BaseException that says nothing about the object, as it came.
             TypeError: `decode` returned a coroutine.
         """
-        passed = self.projection is None or obj._passed is self.projection  # noqa: SLF001 - left there for this reader
-        if passed and self._nothing_else:
-            return obj, ()
         problems: list[Problem] = []
-        if passed or (self.projection is not None and self.projection.passes(obj.raw)):
+        if self._passed(obj) or (self.projection is not None and self.projection.passes(obj.raw)):
             for check in self._own:
                 problems += _run(check, obj)
         else:

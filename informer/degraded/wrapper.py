@@ -243,12 +243,15 @@ class DegradedListerWatcher(Generic[T_co]):
         quarantine = self._quarantine
         if isinstance(item, Withheld):
             return Withheld(item.key, item.uid, item.resource_version, quarantine.adopt(item.entry))
-        if item.key in self._bad and (known := quarantine.known_bad(item)) is not None:
+        suspect = item.key in self._bad
+        if not suspect and self._judging.settled(item.object):
+            return cast("Item[T_co]", item)
+        if suspect and (known := quarantine.known_bad(item)) is not None:
             return Withheld(item.key, item.uid, item.resource_version, quarantine.seen_again(known))
         value, problems = self._judging(item.object)
         if problems:
             return Withheld(item.key, item.uid, item.resource_version, quarantine.record(item, problems))
-        if item.key in self._bad:
+        if suspect:
             quarantine.meet(item.key, item.uid)
             quarantine.clear(item.key, Transition.RECOVERED)
         if self._judging.decode is None:

@@ -136,6 +136,8 @@ TASKS = {
     "the informer's task": "informer widgets",
     "a handler's task": "handler rig",
     "the resync": "resync",
+    "the reflector": "reflector",
+    "the watch over handlers": "watch over handlers",
 }
 
 

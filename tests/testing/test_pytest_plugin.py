@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 import sys
 
+import kubernetes_asyncio.client  # noqa: F401  # here, since what a run in this process imports first goes with that run
 import pytest
+
+import informer.testing.memory
+import informer.testing.server
+import informer.testing.virtual  # noqa: F401
 
 pytest_plugins = ["pytester"]
 
@@ -29,9 +34,13 @@ def project(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> pytest
 
 
 def outcome(project: pytest.Pytester, text: str, *arguments: str, conftest: str = ASK) -> pytest.RunResult:
+    write(project, text, conftest)
+    return project.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+
+def write(project: pytest.Pytester, text: str, conftest: str) -> None:
     project.makeconftest(conftest)
     project.makepyfile("import asyncio\nimport pytest\nimport time\n" + RESOURCES + text)
-    return project.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +199,8 @@ def test_it():
 def test_fixture(fake_source):
     pass
 """
-    result = outcome(project, text, conftest="")
+    write(project, text, conftest="")
+    result = project.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*fixture 'fake_source' not found*"])
     assert sys.modules.get("informer.testing.pytest_plugin") is None
