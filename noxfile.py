@@ -37,7 +37,7 @@ def _pytest(session: nox.Session, *arguments: str, env: dict[str, str] | None = 
 def tests(session: nox.Session) -> None:
     """The tests that need no server, on the running Python and all of its cores."""
     _install(session, "tests", "types", "clients", "peers")
-    _pytest(session, "-m", "not real", "--numprocesses=auto", env=THREADS)
+    _pytest(session, "-m", "not real", "--numprocesses=auto", "--dist=worksteal", env=THREADS)
 
 
 @nox.session(python=["3.13t", "3.14t"], tags=["free-threaded"])
@@ -115,7 +115,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """What an informer costs, beside its peers: `-- --quick`, `-- --large`, `-- --out docs` for the page's own figures.
+    """What an informer costs, beside its peers: `-- --quick`, `-- --out docs` for the page's own figures.
 
     client-go joins in where INFORMER_BENCH_PEERS or INFORMER_TEST_SHARED leads to its program.
     """

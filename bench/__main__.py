@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [--large] [--out DIRECTORY]`: every measurement, a table, a JSON file and a plot."""
+"""`python -m bench [--quick] [--out DIRECTORY]`: every measurement, a table, a JSON file and a plot."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def main() -> None:
         _write(json.loads((options.out / _JSON).read_text()), options.out)
         return
     runs = options.runs or (3 if options.quick else 5)
-    sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 50_000)
+    sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 50_000, 100_000)
     events = options.events or (20_000 if options.quick else 100_000)
-    biggest = 5_000 if options.quick else 50_000
+    biggest = 5_000 if options.quick else 100_000
     results: dict[str, Any] = {"machine": _machine(), "runs": runs, "quick": options.quick}
     results["main"] = [
         row
-        for objects in (*sizes, *((100_000,) if options.large else ()))
+        for objects in sizes
         for row in compare(MAIN if objects == 10_000 else MAIN[:3], objects, events, runs, _say)
     ]
     results["lists"] = compare(LISTS, biggest, 0, runs, _say)
@@ -56,7 +56,6 @@ def _options() -> argparse.Namespace:
         prog="python -m bench", description="What an informer costs: a table, a JSON file and a plot."
     )
     parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: minutes instead of an hour")
-    parser.add_argument("--large", action="store_true", help="also 100,000 objects")
     parser.add_argument("--runs", type=int, help="runs of each row instead of 5 (3 with --quick)")
     parser.add_argument("--events", type=int, help="events instead of 100,000 (20,000 with --quick)")
     parser.add_argument("--redraw", action="store_true", help="measure nothing: table and plot anew from the JSON file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -55,6 +56,7 @@ MAY_IMPORT = {
 }
 
 
+@functools.cache
 def sources(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
 
@@ -76,6 +78,7 @@ def statements(tree: ast.AST, *, lazy: bool) -> Iterator[ast.stmt]:
         yield from statements(node, lazy=lazy)
 
 
+@functools.cache
 def imports(path: Path, *, lazy: bool = True) -> set[str]:
     """Full names of the modules that a file imports. `from package import x` counts as `package.x`."""
     found: set[str] = set()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from attrs import frozen
 
 from informer import Resource
+from informer.cli.main import execute
 from informer.cli.parser import parse
 from informer.testing import FakeApiServer
 from tests.docs.pages import ROOT, blocks, page, tables
@@ -60,11 +62,23 @@ CRD = {
 
 @frozen
 class Shell:
-    """A shell in which `python` is this one, and the cluster is the fake one."""
+    """A shell in which `python` is this one, and the cluster is the fake one.
+
+    What is of the shell or of the process is run by `run`; what only has to be true of the command, by `command` in this process.
+    """
 
     server: FakeApiServer
     directory: Path
     environment: Mapping[str, str]
+    output: pytest.CaptureFixture[str]
+
+    async def command(self, line: str) -> tuple[int, str]:
+        """One simple command; its exit code and output."""
+        python, m, module, *arguments = shlex.split(line)
+        assert (python, m, module) == ("python", "-m", "informer")
+        self.output.readouterr()
+        code = await execute(parse(arguments))
+        return code, self.output.readouterr().out
 
     async def start(self, text: str) -> asyncio.subprocess.Process:
         pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
@@ -79,7 +93,9 @@ class Shell:
 
 
 @pytest.fixture
-async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
+async def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> AsyncIterator[Shell]:
     """The page's 60 pools, of which pool-a is bad."""
     async with FakeApiServer([NODEPOOLS, CRDS]) as server:
         server.create(CRDS, CRD)
@@ -90,7 +106,8 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         kubeconfig = str(server.kubeconfig(tmp_path / "kubeconfig"))
         environment = {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "KUBECONFIG": kubeconfig}
-        yield Shell(server, tmp_path, environment)
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        yield Shell(server, tmp_path, environment, capsys)
 
 
 async def test_scan(shell: Shell) -> None:
@@ -103,12 +120,12 @@ async def test_scan(shell: Shell) -> None:
 async def test_exit_codes(shell: Shell) -> None:
     """When it is clean, bad or impossible, the codes should be those of the page's table."""
     codes = {row[0]: row[1] for row in tables(page("cli"))["Scan"]}
-    assert (await shell.run(SCAN))[0] == 1
+    assert (await shell.command(SCAN))[0] == 1
     assert codes["1"].startswith("bad objects were found")
-    assert (await shell.run(f"{SCAN.strip()} --context nowhere"))[0] == 2
+    assert (await shell.command(f"{SCAN.strip()} --context nowhere"))[0] == 2
     assert codes["2"].startswith("it could not look")
     shell.server.patch(NODEPOOLS, "pool-a", {"spec": {"nodeDrainTimeout": "1h"}}, namespace="clusters")
-    assert (await shell.run(SCAN))[0] == 0
+    assert (await shell.command(SCAN))[0] == 0
     assert codes["0"].startswith("clean")
 
 
@@ -146,7 +163,7 @@ async def test_watch(shell: Shell) -> None:
 
 async def test_rules(shell: Shell) -> None:
     """When it prints rules, they should be YAML in two parts, with a policy."""
-    code, out, _ = await shell.run(RULES)
+    code, out = await shell.command(RULES)
     assert code == 0
     kinds = [part.get("kind") for part in yaml.safe_load_all(out) if part]
     assert "ValidatingAdmissionPolicy" in kinds
@@ -168,6 +185,6 @@ async def test_page_for_those_on_call(shell: Shell) -> None:
     lines = [line for block in blocks("on-call", "sh") for line in block.splitlines() if " informer scan " in line]
     assert len(lines) == 2
     for line in lines:
-        code, out, _ = await shell.run(line)
+        code, out = await shell.command(line)
         assert code == 1
         assert "pool-a" in out

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,14 +20,6 @@ from .world import GADGETS, WIDGETS, World
 def _same_jitter() -> None:
     """Delays are random; a test that counts requests must see the same ones every time."""
     random.seed(20)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _cheap_collections() -> Iterator[None]:
-    """Every test ends with a collection; what was there before, such as imported modules, is left out of it."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

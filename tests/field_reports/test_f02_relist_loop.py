@@ -75,9 +75,10 @@ async def test_f02_two_hundred_watches_cost_no_list_and_no_memory(world: World) 
     assert said.total() <= BAD * run_time / REMIND_EVERY + BAD
     assert all(said[f"bad-{i}"] >= run_time // REMIND_EVERY for i in range(5, BAD))
     assert set(said) == {f"bad-{i}" for i in range(BAD)}
-    early = max(peaks[number] for number in range(10, 61))
-    late = max(peaks[number] for number in range(150, ROUNDS + 1))
-    assert late <= 1.1 * early
+    # Not from the beginning: yarl and the client keep their last 128 addresses, and that many watches fill these caches.
+    early = max(peaks[number] for number in range(140, 161))
+    late = max(peaks[number] for number in range(180, ROUNDS + 1))
+    assert late <= 1.02 * early
 
 
 async def test_f02_what_is_shown_of_a_bad_value_is_bounded(world: World) -> None:

@@ -27,7 +27,7 @@ from informer.testing.virtual import run
 
 from .bytes import HOSTILE_ITEM, PLACES, POISON, WIDGETS, Client, item, mutated, page
 
-hostile = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow], database=None)
+hostile = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 GOOD = [item(f"g{n}") for n in range(3)]
 GOOD_NAMES = ["g0", "g1", "g2"]
 
