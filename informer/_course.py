@@ -72,6 +72,7 @@ class Course:
     _unmarked: int = field(default=0, init=False)
     _bookmarks: bool = field(default=False, init=False)
     _deaf: float = field(default=0.0, init=False)
+    _stuck_at: str = field(default="", init=False)
 
     @property
     def complete_list(self) -> Phase:
@@ -136,7 +137,7 @@ class Course:
             # Who may list but not watch must not be shut out by the way of asking, nor a server that trips over it.
             return Next(Phase.LIST if status in {403, 500, 501} else self.complete_list, error)
         if isinstance(error, StreamBrokenError | ItemTooLargeError):
-            return Next(self.complete_list, error)  # an event was lost, and from the same version it would be again
+            return Next(self._past_this(), error)  # an event was lost, and from the same version it would be again
         if isinstance(error, ApiError) and error.reason == "StorageReadError":
             # An object that the server itself cannot read was deleted by force: only a LIST shows that it is gone.
             return Next(self.complete_list, error)
@@ -185,7 +186,16 @@ class Course:
         if self._short < SHORT_WATCHES:
             return Next(Phase.WATCH, error)
         self._short = 0
-        return Next(self.complete_list, error)
+        return Next(self._past_this(), error)
+
+    def _past_this(self) -> Phase:
+        """A complete list, since no watch gets past our version. When the last one did not either, as a lagging watch cache
+        may have answered it, the newest state is asked for.
+        """
+        if self.version == self._stuck_at:
+            self.newest = True
+        self._stuck_at = self.version
+        return self.complete_list
 
     def probed(self, theirs: str) -> Next:
         """The server's newest version is known. A lower one than ours means that it was restored."""

@@ -10,9 +10,10 @@ import gc
 import json
 import logging
 import random
+import re
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from typing import Any, Literal, TypeAlias
 from unittest import mock
@@ -26,17 +27,25 @@ from informer import (
     InformerOptions,
     KubeObject,
     ListerWatcher,
+    QuarantineChange,
     Registration,
     Removed,
     SharedInformer,
+    Transition,
 )
-from informer.testing import End, FakeApiServer, faults, match
+from informer.testing import End, FakeApiServer, RecordedRequest, _lists, faults, match
+from informer.testing._exchange import Send
+from informer.testing._history import History, Key, Stored
+from informer.testing._objects import Served
 from informer.testing.faults import Exchange, Fault, Proceed
 from tests.informer.kit import TIMEOUT_CHECK, WIDGETS, Replay, short
 from tests.logs import keeping
 
-Flavour: TypeAlias = Literal["good", "bad", "broken", "nameless"]
-"""`bad`: a check refuses it. `broken`: its bytes are no JSON. `nameless`: it has no key."""
+Flavour: TypeAlias = Literal["good", "bad", "broken", "nameless", "lost"]
+"""`bad`: a check refuses it. `broken`: its bytes are no JSON. `nameless`: it has no key. `lost`: nor a version, so that no watch
+gets past it, and only a list that is newer does."""
+Expiry: TypeAlias = Literal["http", "stream", "silent", "400"]
+"""What a watch from a version that is too old gets: 410, 410 inside 200, an empty answer (kubernetes#104171), or 400."""
 
 NAMESPACE = "default"
 SLOWEST_RECOVERY = 1800.0
@@ -70,9 +79,39 @@ async def shrug(exchange: Exchange, _proceed: Proceed) -> None:
     """A bookmark, and the end: a watch that says "nothing new" again and again, which no backoff slows down."""
     version = exchange.request.query.get("resourceVersion") or "1"
     await exchange.start()
-    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}
-    await exchange.write(json.dumps(bookmark).encode() + b"\n")
+    await exchange.write(_bookmark(version))
     await exchange.finish(End.CLOSE)
+
+
+async def bookmark_before_mark(exchange: Exchange, proceed: Proceed) -> None:
+    """An ordinary bookmark in the middle of a streaming list."""
+    if exchange.request.flag("sendInitialEvents"):
+        await faults.Inject(_bookmark("1"), after_lines=1)(exchange, proceed)
+    else:
+        await proceed()
+
+
+async def late_mark(exchange: Exchange, proceed: Proceed) -> None:
+    """The mark of a streaming list comes behind the next change, which may be a delete."""
+    held = False
+
+    async def hold(data: bytes, send: Send) -> None:
+        nonlocal held
+        if b"initial-events-end" in data:
+            held = True
+            return
+        await send(data)
+        if held and (version := re.search(rb'"resourceVersion":"([0-9]+)"', data)):
+            held = False
+            await send(_bookmark(version[1].decode(), marked=True))
+
+    exchange.filters.append(hold)
+    await proceed()
+
+
+def _bookmark(version: str, *, marked: bool = False) -> bytes:
+    meta = {"resourceVersion": version, **({"annotations": {"k8s.io/initial-events-end": "true"}} if marked else {})}
+    return json.dumps({"type": "BOOKMARK", "object": {"metadata": meta}}).encode() + b"\n"
 
 
 POISON = _poison()
@@ -110,18 +149,21 @@ FAULTS: dict[str, Fault] = {
     "late": faults.Delay(45.0),
     "too late": faults.Delay(70.0),
     "deaf": faults.DropEvents(),
+    "bookmark before the mark": bookmark_before_mark,
+    "late mark": late_mark,
 }
 
 
 @frozen(kw_only=True)
 class Mode:
-    """How the informer of a play is set up."""
+    """How the informer of a play is set up; `lagging`: lists come from a watch cache, see `Lag`."""
 
     initial_list: Literal["list", "stream", "auto"] = "list"
     degraded: bool = True
     max_backlog: int = 10_000
     resync_period: float | None = None
     page_size: int = 3
+    lagging: bool = False
 
 
 @frozen
@@ -195,6 +237,37 @@ class Listener:
 
 
 @define(eq=False)
+class Lag:
+    """A watch cache that never catches up: each LIST that need not be the newest state gets the oldest that it may be.
+
+    To be called in place of `_lists.snapshot`.
+    """
+
+    past: dict[int, Mapping[Key, Stored]] = Factory(dict)
+
+    def note(self, server: FakeApiServer) -> None:
+        """The server has changed, perhaps back to an earlier version."""
+        served, history = server.table(WIDGETS)
+        self.past = {version: objects for version, objects in self.past.items() if version < history.version}
+        self.past[history.version] = dict(served.table.objects)
+
+    def __call__(self, history: History, served: Served, query: Mapping[str, str], limit: int) -> _lists.Snapshot:
+        version = query.get("resourceVersion", "")
+        if not version or (version != "0" and limit) or int(version) > history.version:
+            return _SNAPSHOT(history, served, query, limit)
+        at = max(int(version), min(self.past))
+        return _lists.Snapshot(at, self.past[max(one for one in self.past if one <= at)], whole=True)
+
+
+_SNAPSHOT = _lists.snapshot
+
+
+def _slot(name: str, flavour: Flavour) -> str:
+    """Where an object is stored: one without a name must not hide another that has it."""
+    return f"nameless-{name}" if flavour in ("nameless", "lost") else name
+
+
+@define(eq=False)
 class Play:
     """What the steps of a schedule are called on.
 
@@ -215,8 +288,13 @@ class Play:
     listeners: list[Listener] = Factory(list)
     free: asyncio.Event = Factory(asyncio.Event)
     asked: list[asyncio.Task[None]] = Factory(list)
+    lag: Lag = Factory(Lag)
+    _expiry: Expiry = field(default="http", init=False)
     _present: frozenset[str] = field(default=frozenset(), init=False)
     _lives: int = field(default=0, init=False)
+    _conversions: int = field(default=0, init=False)
+    _cleared: Counter[str] = field(factory=Counter, init=False)
+    _errors: list[str] = field(factory=list, init=False)
     _serving: bool = field(default=True, init=False)
     _running: bool = field(default=True, init=False)
 
@@ -224,11 +302,11 @@ class Play:
 
     async def put(self, name: str, flavour: Flavour = "good", silent: bool = False) -> None:
         """Create an object, or change the one that is there."""
-        self._put(name, flavour, self._uid(name), silent=silent)
+        self._put(name, flavour, self._uid(_slot(name, flavour)), silent=silent)
 
-    async def replace(self, name: str, flavour: Flavour = "good") -> None:
+    async def replace(self, name: str, flavour: Flavour = "good", silent: bool = False) -> None:
         """Another life in the place of the one that is there, as a client sees it that missed the delete."""
-        self._put(name, flavour, None)
+        self._put(name, flavour, None, silent=silent)
 
     async def recreate(self, name: str, flavour: Flavour = "good") -> None:
         """Delete and create."""
@@ -246,16 +324,17 @@ class Play:
     def _put(self, name: str, flavour: Flavour, uid: str | None, *, silent: bool = False) -> None:
         if not self._serving:
             return
-        if flavour == "nameless":
-            name = f"nameless-{name}"  # it must not hide an object that has a name
+        name = _slot(name, flavour)
         if uid is None:
             self._lives += 1
             uid = f"{name}-{self._lives}"
 
         def raw(version: str) -> bytes:
             meta = {"name": name, "namespace": NAMESPACE, "uid": uid, "resourceVersion": version}
-            if flavour == "nameless":
+            if flavour in ("nameless", "lost"):
                 del meta["name"]
+            if flavour == "lost":
+                del meta["resourceVersion"]
             spec = {"timeout": "1" if flavour == "bad" else "1m", "size": float("nan") if flavour == "broken" else 1}
             obj = {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": meta, "spec": spec}
             return json.dumps(obj, separators=(",", ":")).encode()
@@ -277,8 +356,24 @@ class Play:
         present = frozenset(one.metadata["uid"] for one in stored)
         self.departures.update(self._present - present)
         self._present = present
+        if self._serving:
+            self.lag.note(self.server)
+        else:
+            self.lag.past.clear()
 
     # ------------------------------------------------------------------ the server
+
+    async def convert(self) -> None:
+        """Other content under the same versions, of which no watch tells: a default in the CRD, another conversion."""
+        if self._serving:
+            self.blind = True
+            self._conversions += 1
+            text = b'"converted":%d,"timeout":' % self._conversions
+            objects = self.server.table(WIDGETS)[0].table.objects
+            for key, one in objects.items():
+                item, whole = (re.sub(rb'("converted":[0-9]+,)?"timeout":', text, raw) for raw in (one.item, one.whole))
+                objects[key] = Stored(key, one.version, item, whole)
+            self._look()
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -348,6 +443,7 @@ class Play:
         if not self._serving:
             self.server.add_resource(WIDGETS, typed_items=True)
             self._serving = True
+            self._look()
 
     async def restore(self, back: int) -> None:
         """From a backup that is so many writes old."""
@@ -361,9 +457,22 @@ class Play:
         """How the server answers streaming lists from now on."""
         self.server.watch_rules.streaming_lists = kind
 
-    async def expired_in_stream(self, yes: bool) -> None:
-        """How it says 410."""
-        self.server.watch_rules.expired_in_stream = yes
+    async def expiry(self, kind: Expiry) -> None:
+        """What it answers to a version that is too old, from now on and also after all faults."""
+        self._expiry = kind
+        self.server.watch_rules.expired_in_stream = kind == "stream"
+
+    def _expire_oddly(self) -> None:
+        async def answer(exchange: Exchange, proceed: Proceed) -> None:
+            await FAULTS["400" if self._expiry == "400" else "200 empty"](exchange, proceed)
+
+        def too_old(request: RecordedRequest) -> bool:
+            odd = self._expiry in ("silent", "400") and self._serving and not request.flag("sendInitialEvents")
+            _, history = self.server.table(WIDGETS) if odd else (None, None)
+            return history is not None and 0 < int(request.query["resourceVersion"] or 0) < history.compacted
+
+        self.server.faults.clear()
+        self.server.faults.add(match("watch", WIDGETS, when=too_old), answer, times=None)
 
     async def bookmarks(self, period: float | None) -> None:
         """How often it sends bookmarks."""
@@ -404,6 +513,14 @@ class Play:
 
     # ------------------------------------------------------------------ the end
 
+    def hear_quarantine(self, change: QuarantineChange) -> None:
+        """No object leaves the quarantine as deleted that has not left the server."""
+        if change.transition is Transition.DELETED:
+            uid = change.entry.uid
+            self._cleared[uid] += 1
+            if self._cleared[uid] > self.departures[uid]:
+                self._errors.append(f"the quarantine says that {uid} is deleted, which never left the server")
+
     def forget(self) -> None:
         """Hold the informer no more."""
         self.listeners.clear()
@@ -418,7 +535,7 @@ class Play:
         await self.add_resource()
         await self.streaming_lists("marked")
         await self.bookmarks(60.0)
-        self.server.faults.clear()
+        self._expire_oddly()
         self.free.set()
         if self.blind or self._may_stay_blind():
             # What cannot be noticed is asked for. A watch that a fault made deaf stays so until it ends.
@@ -490,6 +607,7 @@ class Play:
 
     def _check_handlers(self) -> None:
         good, bad, _ = self._truth()
+        assert not self._errors, self._errors
         for listener in self.listeners:
             assert not listener.errors, listener.errors
             listener.replay.agrees(good, bad)
@@ -559,7 +677,12 @@ async def playing(mode: Mode) -> AsyncIterator[Play]:
             )
             informer = SharedInformer(source, options=options)
             play = Play(mode, server, informer, source)
+            if mode.lagging:
+                stack.enter_context(mock.patch("informer.testing._lists.snapshot", play.lag))
+            play._expire_oddly()
             play.free.set()
+            if isinstance(source, DegradedListerWatcher):
+                stack.enter_context(source.quarantine.subscribe(play.hear_quarantine))
             await play.put("a")
             await play.put("b")
             await play.join("plain")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from informer._course import Course, Next, Phase, is_decimal
+from informer._course import SHORT_WATCHES, Course, Next, Phase, is_decimal
 from informer.errors import ApiError, InformerError, ItemTooLargeError, StreamBrokenError
 from informer.listerwatcher import ListOptions
 
@@ -162,7 +162,27 @@ def test_short_empty_watches() -> None:
             assert phase is after
             assert isinstance(error, ApiError)
             assert error.reason == "ShortWatch"
+    assert course.list_options().resource_version == ""
+
+
+@pytest.mark.parametrize("trouble", ["short watches", "a broken event"])
+def test_a_list_that_does_not_help(trouble: str) -> None:
+    """When no watch gets past a version, it should LIST from there, and ask for the newest state if that led right back."""
+
+    def stumble() -> Next:
+        if trouble == "a broken event":
+            return course.refused(Phase.WATCH, StreamBrokenError("x", reason="UnreadableEvent"))
+        return [course.watch_ended(0.0, delivered=False) for _ in range(SHORT_WATCHES)][-1]
+
+    course = synced()
+    assert stumble().phase is Phase.LIST
     assert course.list_options().resource_version == "40"
+    course.published("40")
+    assert stumble().phase is Phase.LIST
+    assert course.list_options().resource_version == ""
+    course.published("41")
+    assert stumble().phase is Phase.LIST
+    assert course.list_options().resource_version == "41"
 
 
 @pytest.mark.parametrize("healing", ["lived", "delivered", "list"])
