@@ -26,7 +26,6 @@ from informer.errors import (
     TooManyBadObjectsError,
 )
 from informer.factory import InformerFactory
-from informer.handlers import Handler as Registration
 from informer.health import Health
 from informer.lister import Index, Lister
 from informer.listerwatcher import (
@@ -44,6 +43,7 @@ from informer.objects import KubeObject, ObjectMeta, OwnerReference
 from informer.options import InformerOptions
 from informer.probes import liveness, readiness
 from informer.problems import Path, Problem, QuarantinedObject
+from informer.registration import Registration
 from informer.resource import Resource
 from informer.shared import SharedInformer
 

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from informer._buffer import Buffer
 from informer._slices import Slices
 from informer.changes import Added, Change, Removed, Updated
-from informer.errors import InformerError
+from informer.errors import InformerError, SyncError
 from informer.listerwatcher import Item
 from informer.problems import QuarantinedObject
 from informer.store import Note
@@ -84,7 +84,7 @@ class Ending:
 
 @define(eq=False)
 class Handler(Generic[T]):
-    """One registered handler: a buffer, a task, and perhaps a thread. This is what `add_handler` returns.
+    """One registered handler: a buffer, a task, and perhaps a thread. To users it is a `Registration`.
 
     A call that raises is logged with its traceback, the change and the key, and life goes on. Names come from `name` or the
     first function.
@@ -102,12 +102,13 @@ class Handler(Generic[T]):
     _task: asyncio.Task[None] | None = field(default=None, init=False)
     _thread: ThreadPoolExecutor | None = field(default=None, init=False)
     _synced: bool = field(default=False, init=False)
+    _settled: asyncio.Event = field(factory=asyncio.Event, init=False)
     call: tuple[str, Change[T]] | None = field(default=None, init=False)
     _removed: bool = field(default=False, init=False)
 
     @property
     def has_synced(self) -> bool:
-        """Every object that was there at the beginning has been handled, and every withheld one."""
+        """See `Registration`, as of the others."""
         return self._synced
 
     @property
@@ -115,13 +116,30 @@ class Handler(Generic[T]):
         """Changes that wait for this handler, the one in progress included."""
         return len(self.buffer) + (self.call is not None)
 
-    async def remove(self) -> None:
-        """Stop this handler; returns after its last call has returned. Pending changes are dropped. Safe to repeat.
+    async def wait_for_sync(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as the informer's own
+        """Return once `has_synced` is true."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._settled.wait()
+        except TimeoutError:
+            late = (
+                f"handler {self.name} has not heard of every initial object; {self.backlog} wait (waited {timeout:g} s)"
+            )
+            raise SyncError(late) from None
+        if not self._synced:
+            raise InformerError(
+                f"handler {self.name} was removed, or its informer has ended, before it had heard of all"
+            )
 
-        From inside the handler's own call it returns at once: that call is the last.
-        """
-        self._removed = True
+    def close(self) -> None:
+        """No more will come."""
         self.buffer.close()
+        self._settled.set()
+
+    async def remove(self) -> None:
+        """Stop; returns after the last call."""
+        self._removed = True
+        self.close()
         self.on_removed(self)
         task = self._task
         if task is not None and task is not asyncio.current_task():
@@ -153,6 +171,7 @@ class Handler(Generic[T]):
                 entry = self.buffer.pop()
                 if entry is None:
                     self._synced = True
+                    self._settled.set()
                     continue
                 self.call = entry
                 try:
@@ -255,6 +274,8 @@ class Fanout(Generic[T]):
     def stop(self) -> None:
         """No more deliveries; who iterates over changes comes to the end."""
         self._tasks = self.ending.owner = None
+        for handler in self.handlers:
+            handler.close()
         for buffer in self._buffers:
             buffer.close()
 

@@ -24,6 +24,7 @@ from informer.listerwatcher import WATCH_GRACE, ListerWatcher
 from informer.options import InformerOptions
 from informer.problems import QuarantinedObject, excerpt
 from informer.reflector import WATCH_TIMEOUT, Reflector, describe
+from informer.registration import Registration
 from informer.resource import Resource
 
 T = TypeVar("T")
@@ -160,7 +161,7 @@ class SharedInformer(Generic[T]):
         on_quarantined: Callable[[T | None, QuarantinedObject], object] | None = None,
         in_thread: bool = False,
         name: str = "",
-    ) -> Handler[T]:
+    ) -> Registration:
         """Be told of every change; at any time, also late: then every object comes first as an initial add.
 
         Functions may be plain or coroutine functions. A plain one runs on the event loop and must not block; with

@@ -8,16 +8,27 @@ from urllib.parse import quote
 
 from informer.cli.catalogue import document
 from informer.cli.connect import Connection
-from informer.cli.errors import one_line
+from informer.cli.errors import CommandError, one_line
 from informer.errors import ApiError
-from informer.resource import Resource
+from informer.resource import Resource, require_namespace
 
 
 def scope(options: argparse.Namespace, connection: Connection, resource: Resource) -> str | None:
-    """The namespace to look into; None for all. As kubectl: the context's, unless one is named, or all are."""
+    """The namespace to look into; None for all. As kubectl: the context's, unless one is named, or all are.
+
+    Raises:
+        CommandError: the context's is none that could be.
+    """
     if options.all_namespaces or not resource.namespaced:
         return None
-    return options.namespace or connection.namespace
+    if options.namespace:
+        return str(options.namespace)
+    try:
+        require_namespace(connection.namespace)
+    except ValueError:
+        impossible = f"the context's namespace is {one_line(connection.namespace)!r}, which no namespace can be called"
+        raise CommandError(f"{impossible}; name one with -n, or -A for all of them") from None
+    return connection.namespace
 
 
 def where(namespace: str | None) -> str:

@@ -32,7 +32,8 @@ class Report:
     def bad(self, entry: QuarantinedObject, *, first: bool) -> None:
         """An ERROR that says what is wrong with an object and which command helps."""
         state = f" {_terminating(entry)}: it" if entry.terminating else ""
-        head = f"{_who(entry)}{state} cannot be read and is withheld: {excerpt(entry.summary, _SUMMARY)}"
+        still = "" if first else " still"  # or a reminder would read like a second incident
+        head = f"{_who(entry)}{state}{still} cannot be read and is withheld: {excerpt(entry.summary, _SUMMARY)}"
         line = f"{head}. {_help(entry, _LINE - len(head))}"
         self.logger.error("%s", line, extra=_extra(entry, "first" if first else "reminder"))
 

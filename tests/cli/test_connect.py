@@ -98,6 +98,18 @@ async def test_namespace_of_the_context(server: FakeApiServer, cli: Cli, tmp_pat
     assert (await cli(*arguments, "-n", "default")).out.count("there") > 0
 
 
+async def test_impossible_namespace_of_the_context(server: FakeApiServer, cli: Cli, tmp_path: Path) -> None:
+    """When the context's namespace cannot be one, one line should say so, unless another is named."""
+    content = json.loads(server.kubeconfig(tmp_path / "k").read_text())
+    content["contexts"][0]["context"]["namespace"] = "team*"
+    (tmp_path / "k").write_text(json.dumps(content))
+    asked = ("scan", "nodepools", "--check", "duration:spec.nodeDrainTimeout", "--kubeconfig", str(tmp_path / "k"))
+    done = await cli(*asked)
+    assert (done.code, done.out) == (2, "")
+    assert "the context's namespace is 'team*', which no namespace can be called; name one with -n" in done.err
+    assert (await cli(*asked, "-n", "team")).code == 0
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -211,6 +211,8 @@ async def test_reminders_keep_to_their_schedule_however_often_the_object_changes
         async for _ in stream:
             pass
     assert len(times) == len(lines(caplog)) == 12
+    said = [record.getMessage() for record in caplog.records if hasattr(record, "object_name")]
+    assert [" still cannot be read and is withheld: " in line for line in said] == [False, *[True] * 11]
     assert min(later - earlier for earlier, later in itertools.pairwise(times)) >= 300
 
 

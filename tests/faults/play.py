@@ -192,7 +192,7 @@ class Listener:
     replay: Replay = Factory(Replay)
     deletes: Counter[str] = Factory(Counter)
     errors: list[str] = Factory(list)
-    registration: Registration[KubeObject] | None = None
+    registration: Registration | None = None
     left: bool = False
 
     def join(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from informer import InformerError, InformerOptions, KubeObject, SharedInformer
+from informer import InformerError, InformerOptions, KubeObject, SharedInformer, SyncError
 from informer.testing import FakeListerWatcher, VirtualTimeLoop, run
 
 from .kit import Replay, degraded, names, short, source
@@ -502,3 +502,46 @@ def test_names():
     assert informer.add_handler(on_add=print).name == "print"
     assert informer.add_handler(on_add=print, name="mine").name == "mine"
     assert informer.add_handler(on_change=functools.partial(print, 1)).name == "partial"
+
+
+# ---------------------------------------------------------------------- waiting for the initial objects
+
+
+async def test_waiting_for_a_handler() -> None:
+    """When a handler has heard of all that was there, and not before, waiting for it should return."""
+    fake = source()
+    for name in "abc":
+        fake.create(name)
+    heard: list[str] = []
+
+    async def slow(obj: KubeObject) -> None:
+        await asyncio.sleep(10)
+        heard.append(obj.name)
+
+    async with SharedInformer(fake) as informer:
+        registration = informer.add_handler(on_add=slow, name="slow")
+        with pytest.raises(
+            SyncError, match=r"handler slow has not heard of every initial object; 3 wait \(waited 15 s\)"
+        ):
+            await registration.wait_for_sync(timeout=15)
+        await registration.wait_for_sync()
+        assert heard == ["a", "b", "c"]
+        await registration.wait_for_sync(timeout=0)
+
+
+@pytest.mark.parametrize("how", ["removed", "the informer ends"])
+async def test_waiting_for_a_handler_in_vain(how: str) -> None:
+    """When a handler will never hear of all, whoever waits for it should be told, not left hanging."""
+    fake = source()
+    fake.create("a")
+    gate = asyncio.Event()
+    async with SharedInformer(fake) as informer:
+        registration = informer.add_handler(on_add=lambda _: gate.wait())
+        waiting = asyncio.create_task(registration.wait_for_sync())
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        if how == "removed":
+            asyncio.get_running_loop().call_later(1, gate.set)
+            await registration.remove()
+    with pytest.raises(InformerError, match="was removed, or its informer has ended"):
+        await waiting

@@ -157,7 +157,8 @@ async def test_restored(
     """When etcd comes back from an older copy of its data, it should find out although the server says nothing, and have
     what was undone undone.
     """
-    monkeypatch.setattr("informer.reflector.WATCH_TIMEOUT", 8.0)  # only a whole life without a word makes it suspicious
+    monkeypatch.setattr("informer.reflector.WATCH_TIMEOUT", 8.0)
+    monkeypatch.setattr("informer._course.DEAF", 7.0)  # only as long without a word makes it suspicious
     widgets, namespace = await cluster.widgets(), await cluster.namespace()
     await server.fill(cluster, widgets, namespace, 300)
     async with informer_of(cluster, widgets) as seen:
