@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from attrs import evolve, frozen
 
-from informer import _client
+from informer import _client, _hints
 from informer._lifetime import Lifetime
 from informer.api import ApiListerWatcher, CallsApi
 from informer.degraded.checks import Check, as_checks
@@ -81,6 +81,11 @@ class InformerFactory:
         self._lifetime: Lifetime | None = None
         self._ended = False
         self._informers: dict[_Scope, tuple[_Judging, SharedInformer[Any], DegradedListerWatcher[Any]]] = {}
+
+    if not TYPE_CHECKING:  # a type checker refuses such an attribute by itself, and would then no longer
+
+        def __getattr__(self, name: str) -> Any:
+            raise _hints.unknown(self, name, _hints.FACTORY)
 
     async def __aenter__(self) -> Self:
         """Begin.

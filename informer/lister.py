@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Collection, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from informer import _hints
 from informer.errors import IncompleteError, NotFoundError, NotSyncedError, QuarantinedError
 from informer.listerwatcher import Item
 from informer.objects import make_key
@@ -136,6 +137,11 @@ class Lister(Generic[T]):
             NotSyncedError: before the first sync.
         """
         return _withheld(self._state(), namespace, label_selector)
+
+    if not TYPE_CHECKING:  # a type checker refuses such an attribute by itself, and would then no longer
+
+        def __getattr__(self, name: str) -> Any:
+            raise _hints.unknown(self, name, _hints.LISTER)
 
     def __len__(self) -> int:
         """How many objects are in the cache. O(1).

@@ -50,8 +50,13 @@ def _path(parts: Iterable[str | int]) -> Path:
     return tuple(parts)
 
 
+def readable(text: str) -> str:
+    """A JSON text whose escapes of printable ASCII are the characters themselves, as far as they can be; a long one as it is."""
+    return _ESCAPE.sub(_readable, text) if len(text) <= _DECODED else text
+
+
 def _short_value(text: str) -> str:
-    return excerpt(_ESCAPE.sub(_readable, text) if len(text) <= _DECODED else text)
+    return excerpt(readable(text))
 
 
 def _readable(escape: re.Match[str]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from informer import metrics
+from informer import _hints, metrics
 from informer._buffer import Buffer, iterate
 from informer._cache import Cache
 from informer._course import is_decimal
@@ -54,6 +54,11 @@ class SharedInformer(Generic[T]):
         self._lifetime: Lifetime | None = None
         self._reflector: Reflector[T] | None = None
         self._pulse: Pulse | None = None
+
+    if not TYPE_CHECKING:  # a type checker refuses such an attribute by itself, and would then no longer
+
+        def __getattr__(self, name: str) -> Any:
+            raise _hints.unknown(self, name, _hints.INFORMER)
 
     def __repr__(self) -> str:
         return f"SharedInformer({self.name}, {self.health.state})"

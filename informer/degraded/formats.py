@@ -10,6 +10,7 @@ import re
 from datetime import date
 
 from informer import _wire
+from informer.problems import readable
 
 # Go's time.ParseDuration, unit by unit; both micro signs (U+00B5 and U+03BC) are units.
 _UNITS = {
@@ -219,5 +220,6 @@ def _json_type(raw: bytes) -> str:
 
 def _quoted(text: str) -> str:
     """Someone else's text inside a reason: short, ASCII, in quotes."""
+    text = readable(text)
     short = ascii(text[:16])
     return f"{short}..." if len(text) > 16 else short
