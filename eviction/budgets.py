@@ -83,7 +83,7 @@ class BudgetIndex:
     def set(self, budget: Any, updated: Any = None, /) -> None:
         """A budget is new or changed. Fits `on_add(new)` and `on_update(old, new)`.
 
-        Releases as many waiting keys as the budget has headroom, oldest first.
+        Releases as many waiting keys as the budget has headroom, oldest first. O(w log w) for w keys that wait for it.
 
         Raises:
             ValueError: It has no name or no namespace.
@@ -96,7 +96,7 @@ class BudgetIndex:
         self._release(released)
 
     def drop(self, budget: Any, /) -> None:
-        """A budget is gone: whoever waited for it alone is released. Fits `on_delete(last)`."""
+        """A budget is gone: whoever waited for it alone is released. Fits `on_delete(last)`. O(keys waiting for it)."""
         namespace, name = _place(budget)
         with self._lock:
             self._budgets.get(namespace, {}).pop(name, None)
@@ -126,7 +126,7 @@ class BudgetIndex:
         """What the server would say about evicting the pod: a dict, a model, an informer's object or a `PodRef`.
 
         "unknown" where the status is behind the spec, the data is old, a selector or budget is unreadable, or the pod's
-        labels are not known.
+        labels are not known. O(budgets in the pod's namespace).
 
         Raises:
             ValueError: The pod has no name, namespace or uid.
@@ -137,6 +137,8 @@ class BudgetIndex:
 
     def waiting(self, key: Hashable, pod: Any, /, *, since: int | None = None) -> None:
         """The key is blocked by the budgets of this pod: release and wake it when they have headroom.
+
+        O(budgets in the pod's namespace).
 
         Args:
             key: A key of the throttle.
@@ -163,7 +165,7 @@ class BudgetIndex:
     def foresee(self, key: Hashable, pods: Iterable[PodRef], /) -> dict[PodRef, Refusal]:
         """The refusals the server need not be asked for, at the start of an attempt of the key.
 
-        Of several pods under one budget only as many are left to try as it has headroom.
+        Of several pods under one budget only as many are left to try as it has headroom. O(pods x budgets in their namespaces).
         """
         known: dict[PodRef, Refusal] = {}
         left: dict[str, int] = {}
@@ -186,7 +188,7 @@ class BudgetIndex:
         return known
 
     def forget(self, key: Hashable, /) -> None:
-        """The key waits for nothing any more: its node left, or its drain is over."""
+        """The key waits for nothing any more: its node left, or its drain is over. O(budgets it waits for)."""
         with self._lock:
             self._forget(key)
 

@@ -195,7 +195,7 @@ class SharedInformer(Generic[T]):
         return handler
 
     def changes(self) -> AbstractAsyncContextManager[AsyncIterator[Change[T]]]:
-        """The changes as an iterator, every object first as an initial add; ends with the informer, or with the context.
+        """The changes as an iterator, every object first as an initial add (O(objects)); ends with the informer or the context.
 
         Raises:
             InformerError: the informer has ended; from the iterator, when a bug ended it.
@@ -312,7 +312,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Objects in the store."""
+        """Objects in the store. O(1)."""
         return len(self._cache.indexer.state.items)
 
     @property
@@ -322,7 +322,7 @@ class SharedInformer(Generic[T]):
 
     @property
     def health(self) -> Health:
-        """How it is doing now; safe to ask at any time and from any thread."""
+        """How it is doing now; safe to ask at any time and from any thread. O(1)."""
         pulse, cache, error = self._pulse, self._cache, self._last_error()
         quarantine = getattr(self._source, "quarantine", None)
         silenced = getattr(quarantine, "silenced", None)
