@@ -16,7 +16,10 @@ def informer() -> SharedInformer[Any]:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("has_synced", r"'SharedInformer' object has no attribute 'has_synced'; use `await informer\.wait_for_sync\(\)`"),
+        (
+            "has_synced",
+            r"'SharedInformer' object has no attribute 'has_synced'; use `await informer\.wait_for_sync\(\)`",
+        ),
         ("HasSynced", r"use `await informer\.wait_for_sync\(\)`"),
         ("add_event_handler", r"use `informer\.add_handler\(on_add=…\)`"),
         ("run", "use `async with informer:`"),
