@@ -228,7 +228,7 @@ async def test_the_reminders_die(caplog: pytest.LogCaptureFixture):
         caplog.clear()
         await asyncio.sleep(700)
         assert rig.informer.health.state == "live"
-        assert [record for record in caplog.records if "bad cannot be read" in record.getMessage()]
+        assert [record for record in caplog.records if "bad still cannot be read" in record.getMessage()]
 
 
 async def test_the_task_of_the_reminders_is_cancelled(caplog: pytest.LogCaptureFixture):
@@ -245,7 +245,7 @@ async def test_the_task_of_the_reminders_is_cancelled(caplog: pytest.LogCaptureF
         rig.change()
         await asyncio.sleep(1300)
         assert names(rig.informer.lister.list()) == ["a", "new-2"]
-        assert [record for record in caplog.records if "bad cannot be read" in record.getMessage()]
+        assert [record for record in caplog.records if "bad still cannot be read" in record.getMessage()]
 
 
 async def test_everything_is_cancelled_the_reminders_first(caplog: pytest.LogCaptureFixture):
