@@ -28,9 +28,8 @@ class Entry:
     state: Reason | Literal["cleared", "void"]
     due: float
     since: float  # of this state
-    touched: (
-        int  # how many marks there were then; a count of touches would be a number object of its own for each entry
-    )
+    # How many marks there were then. A count of touches would be a number object of its own for each entry.
+    touched: int
     attempts: int = 0  # refused in a row
     refusal: Refusal | None = None
     blocked_since: float | None = None

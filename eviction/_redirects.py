@@ -21,7 +21,7 @@ class RedirectedError(Exception):
     """The answer is a redirect.
 
     Attributes:
-        status: Of the answer.
+        status: of the answer.
     """
 
     def __init__(self, status: int, target: str) -> None:

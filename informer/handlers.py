@@ -304,9 +304,8 @@ class Fanout(Generic[T]):
 
     def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
         """Tell every handler what happened; the store is final already."""
-        if initial_sync and all(
-            isinstance(note, Item) for note in notes
-        ):  # the usual case, and there may be many handlers
+        # At the first sync they nearly always are, and there may be many handlers.
+        if initial_sync and all(isinstance(note, Item) for note in notes):
             for buffer in self._buffers:
                 buffer.begin(cast("Sequence[Item[T]]", notes))
         elif notes or initial_sync:

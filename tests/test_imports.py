@@ -191,3 +191,8 @@ def test_size(path: Path) -> None:
 def test_typed(package: str) -> None:
     """When a type checker reads an installed package, it should find the mark that its annotations count."""
     assert (ROOT / package / "py.typed").exists()
+
+
+def test_twins() -> None:
+    """When one of the two modules that refuse redirects changes, so should the other: the packages never import each other."""
+    assert (ROOT / "eviction/_redirects.py").read_text() == (ROOT / "informer/_redirects.py").read_text()

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import Configuration
 
 from informer import InformerFactory, Resource, checks
 from informer.testing import FakeApiServer
@@ -92,16 +90,6 @@ def kopf() -> Iterator[Kopf]:
     module.set_default_registry(registry)
     yield Kopf(module, registry)
     module.set_default_registry(before)
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where `load_config` looks. It read KUBECONFIG when it was imported."""
-    file = tmp_path / "kubeconfig"
-    for module in (config, config.kube_config):
-        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(file))
-    yield file
-    Configuration.set_default(None)
 
 
 def finalizers(server: FakeApiServer) -> list[str]:

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes_asyncio import config
-from kubernetes_asyncio.client import Configuration
 
 from informer import InformerFactory, KubeObject, Resource
 from informer.testing import FakeApiServer
@@ -140,16 +138,6 @@ async def test_refused_write(running: FakeApiServer, caplog: pytest.LogCaptureFi
     running.allow(CONFIG_MAPS)
     await running.wait_until(lambda: names(running) == ["blog-site", "shop-site"])
     assert any("trying again in 5 s" in record.getMessage() for record in caplog.records)
-
-
-@pytest.fixture
-def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where `load_config` looks. It read KUBECONFIG when it was imported."""
-    file = tmp_path / "kubeconfig"
-    for module in (config, config.kube_config):
-        monkeypatch.setattr(module, "KUBE_CONFIG_DEFAULT_LOCATION", str(file))
-    yield file
-    Configuration.set_default(None)
 
 
 @pytest.fixture

@@ -169,10 +169,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority.create(tmp_path_factory.mktemp("redirects") / "authority")
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("verb", [*ASK, "evict"])
-async def test_a_client_certificate(client: str, verb: str, ours: FakeApiServer, authority: Authority):
-    """When a client has a certificate, it should be presented to its server, and to no other."""
+@asynccontextmanager
+async def certified(client: str, ours: FakeApiServer, authority: Authority) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """Another server, what stands before our own with TLS, and a client that has a certificate."""
     issued = authority.issue("user")
     async with (
         listening(authority.server_context(demand=False)) as theirs,
@@ -185,6 +184,14 @@ async def test_a_client_certificate(client: str, verb: str, ours: FakeApiServer,
             key_file=str(issued.key),
         ) as api,
     ):
+        yield theirs, front, api
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("verb", [*ASK, "evict"])
+async def test_a_client_certificate(client: str, verb: str, ours: FakeApiServer, authority: Authority):
+    """When a client has a certificate, it should be presented to its server, and to no other."""
+    async with certified(client, ours, authority) as (theirs, front, api):
         ours.faults.add(match("create" if verb == "evict" else verb), redirect(307, theirs.url))
         if verb == "evict":
             result = await evict(api, PodRef("a", "default", "u"))
@@ -199,18 +206,7 @@ async def test_a_client_certificate(client: str, verb: str, ours: FakeApiServer,
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_the_stranger_sees_what_comes(client: str, ours: FakeApiServer, authority: Authority):
     """When the same client follows a redirect, for a request that is not ours, all of it should be seen: the tests can fail."""
-    issued = authority.issue("user")
-    async with (
-        listening(authority.server_context(demand=False)) as theirs,
-        tls_front(ours.url, authority.server_context()) as front,
-        loaded(
-            client,
-            front.url,
-            ssl_ca_cert=str(authority.root.cert),
-            cert_file=str(issued.cert),
-            key_file=str(issued.key),
-        ) as api,
-    ):
+    async with certified(client, ours, authority) as (theirs, _, api):
         await ask_list(api)  # from here on the session asks before it follows
         ours.faults.add(match("list"), redirect(307, theirs.url))
         path: tuple[str, str] = (PODS.path(), "GET")
