@@ -56,14 +56,17 @@ class Lister(Generic[T]):
         """
         state = self._state()
         key = make_key(namespace, name)
-        item = state.items.get(key)
-        if item is None:
+        moves = -1
+        while (
+            moves != state.moves
+        ):  # in another thread, it may have moved from one place to the other between two looks
+            moves = state.moves
+            item = state.items.get(key)
+            if item is not None:
+                return item.object
             held = state.held.get(key)
             if held is not None:
                 raise QuarantinedError(held.withheld.entry)
-            item = state.items.get(key)  # in another thread, it may have become readable between the two looks
-        if item is not None:
-            return item.object
         hint = "; it is namespaced: say get(name, namespace=…)" if self._resource.namespaced and "/" not in key else ""
         raise NotFoundError(f"no {self._resource} {key!r} in the cache{hint}")
 

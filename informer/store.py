@@ -48,13 +48,17 @@ def namespace_of(key: str) -> str:
 
 @define(eq=False)
 class State(Generic[T]):
-    """Everything a reader may look at; replaced as a whole by a relist."""
+    """Everything a reader may look at; replaced as a whole by a relist.
+
+    `moves`: how often an object went from `items` to `held` or back. Who finds a key in neither looks again if one has.
+    """
 
     items: dict[str, Item[T]] = field(factory=dict)
     held: dict[str, Held[T]] = field(factory=dict)
     namespaces: dict[str, dict[str, Item[T]]] = field(factory=dict)
     indexes: dict[str, IndexData[T]] = field(factory=dict)
     unidentifiable: int = 0
+    moves: int = 0
 
     def put(self, item: Item[T]) -> None:
         """Store an object in place of an older one."""
@@ -109,10 +113,12 @@ class Indexer(Generic[T]):
             if notes or old is None:
                 state.put(event)
             if held is not None:
+                state.moves += 1
                 del state.held[key]
         elif isinstance(event, Withheld):
             # In its new place before it leaves the old one, as above: to no thread is it absent for a moment.
             state.held[key] = Held(event, last_good(old, held, event))
+            state.moves += 1
             state.drop(key)
         else:
             state.drop(key)
