@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -13,9 +13,13 @@ from informer._slices import Slices
 from informer.changes import Added, Change, Quarantined, Removed, Updated
 from informer.errors import InformerError
 from informer.listerwatcher import Item
-from informer.store import Note, State
+from informer.store import News, Note, State
 
 T = TypeVar("T")
+
+
+# Changes after which a handler knows an object as withheld, or no longer.
+_REMEMBERED = frozenset({Removed, Quarantined})
 
 
 class _Synced:
@@ -34,7 +38,8 @@ class _Pending(Struct, Generic[T], gc=False, eq=False):
 
 
 class Buffer(Generic[T]):
-    """The pending changes of one handler, in order; merged by key once there are more than `max_backlog`.
+    """The pending changes of one handler, in order; merged by key once there are more than `max_backlog` (or than what one
+    list, which holds nothing to merge, has brought at once).
 
     Merging keeps what a handler needs to stay in step: at most one delete of the life it knows, then one add, update or
     quarantined of the newest life. Lives that began and ended while pending vanish. What merging leaves over is therefore at
@@ -64,26 +69,43 @@ class Buffer(Generic[T]):
         self._queue.extend(
             _Pending(key, Quarantined(None, held.withheld.entry), was_held=False) for key, held in state.held.items()
         )
-        self.begin(())
+        self._begun()
 
-    def begin(self, items: Iterable[Item[T]]) -> None:
-        """These objects as initial adds, and that they were all. One copy of references, however many there are."""
-        self._queue.extend(items)
+    def _begun(self) -> None:
+        """Everything initial is in the queue."""
         self._queue.append(_SYNCED)
         self._fold_at = max(self._max, 2 * len(self._queue))
         self._arrived.set()
 
-    def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
-        """Append what happened. A plain Item is an add of an object nobody knew."""
+    def put(self, notes: Sequence[Note[T]]) -> None:
+        """Append what happened."""
         # Never below twice what the last fold left over, so that folds stay cheap; lower again once the handler catches up.
         if self._fold_at > self._max:
             self._fold_at = min(self._fold_at, max(self._max, 2 * len(self._queue)))
+        self._append(notes)
+        if len(self._queue) > self._fold_at:
+            self._fold()
+        self._arrived.set()
+
+    def put_list(self, news: News[T]) -> None:
+        """Append what a complete list means; of what needs no look, one copy of references, however many there are."""
+        caught_up, knows_withheld = not self._queue, bool(self._held)
+        for kind, notes in news.notes.items():
+            if knows_withheld or kind in _REMEMBERED:
+                self._append(notes)
+            else:
+                self._queue.extend(notes)
+        if news.initial:
+            self._queue.extend(news.first)
+            self._begun()
+        elif caught_up:  # one list has at most two changes of a key, a delete and one other: there is nothing to merge
+            self._fold_at = max(self._max, 2 * len(self._queue))
+        elif len(self._queue) > self._fold_at:
+            self._fold()
+        self._arrived.set()
+
+    def _append(self, notes: Sequence[Note[T]]) -> None:
         for note in notes:
-            if isinstance(note, Item):
-                self._queue.append(
-                    note if initial_sync else _Pending(note.key, Added(note.object, False), was_held=False)
-                )
-                continue
             key, change = note.key, note.change
             was_held = key in self._held
             if note.of_withheld and not was_held:
@@ -93,14 +115,7 @@ class Buffer(Generic[T]):
                     self._held[key] = change.old
             elif was_held:
                 del self._held[key]
-            if initial_sync and isinstance(change, Added):
-                note = Note(key, Added(change.object, True))  # noqa: PLW2901 - the same, told as an initial one
-            self._queue.append(_Pending(key, note.change, was_held) if was_held else note)
-        if initial_sync:
-            self.begin(())
-        elif len(self._queue) > self._fold_at:
-            self._fold()
-        self._arrived.set()
+            self._queue.append(_Pending(key, change, was_held) if was_held else note)
 
     def close(self) -> None:
         """No more will come; who waits is woken."""

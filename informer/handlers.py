@@ -7,7 +7,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
@@ -15,9 +15,8 @@ from informer._buffer import Buffer
 from informer._slices import Slices
 from informer.changes import Added, Change, Removed, Updated
 from informer.errors import InformerError, SyncError
-from informer.listerwatcher import Item
 from informer.problems import QuarantinedObject
-from informer.store import Note
+from informer.store import News, Note
 
 _log = logging.getLogger("informer.handlers")
 
@@ -302,15 +301,15 @@ class Fanout(Generic[T]):
         if handler in self.handlers:
             self.handlers.remove(handler)
 
-    def put(self, notes: Sequence[Note[T] | Item[T]], *, initial_sync: bool = False) -> None:
+    def put(self, notes: Sequence[Note[T]]) -> None:
         """Tell every handler what happened; the store is final already."""
-        # At the first sync they nearly always are, and there may be many handlers.
-        if initial_sync and all(isinstance(note, Item) for note in notes):
-            for buffer in self._buffers:
-                buffer.begin(cast("Sequence[Item[T]]", notes))
-        elif notes or initial_sync:
-            for buffer in self._buffers:
-                buffer.put(notes, initial_sync=initial_sync)
+        for buffer in self._buffers:
+            buffer.put(notes)
+
+    def put_list(self, news: News[T]) -> None:
+        """Tell every handler what a complete list means; the store is final already."""
+        for buffer in self._buffers:
+            buffer.put_list(news)
 
     @property
     def backlog(self) -> int:

@@ -40,6 +40,22 @@ class Held(Generic[T]):
     last_good: Item[T] | None
 
 
+@define(eq=False)
+class News(Generic[T]):
+    """What a complete list means for handlers.
+
+    Attributes:
+        notes: by the type of the change, in client-go's order for a relist, with quarantined ones between.
+        first: what the first list of all has brought. These need no note: one for each of 100,000 objects would only give
+            the cyclic collector something to look at.
+        initial: this is that list.
+    """
+
+    initial: bool
+    notes: dict[type, list[Note[T]]] = field(factory=lambda: {Removed: [], Quarantined: [], Updated: [], Added: []})
+    first: list[Item[T]] = field(factory=list)
+
+
 def namespace_of(key: str) -> str:
     """The namespace in `namespace/name`; empty for a cluster-scoped object."""
     namespace, slash, _ = key.partition("/")
@@ -160,40 +176,38 @@ class Replacement(Generic[T]):
         """The list is complete."""
         await self._publish(self, resource_version)
 
-    async def build(self, slices: Slices) -> tuple[State[T], dict[type, list[Note[T] | Item[T]]]]:
-        """The new state, and what it means for handlers, by the type of the change; built in slices while the old state
-        still serves readers.
+    async def build(self, slices: Slices, *, first: bool) -> tuple[State[T], News[T]]:
+        """The new state, and what it means for handlers; built in slices while the old state still serves readers.
 
-        The notes come in client-go's order for a relist, with quarantined ones between: deletes, quarantined, updates,
-        adds. An object that is plainly new stands there as the Item itself: a note for each of 100,000 would only give
-        the cyclic collector something to look at.
+        What was collected is used up by it: to let go of 100,000 references at once takes milliseconds.
         """
-        old = self._indexer.state
+        old, found = self._indexer.state, self._found
         new: State[T] = State(unidentifiable=self.unidentifiable)
         new.indexes = {name: index.empty_copy() for name, index in old.indexes.items()}
-        by_kind: dict[type, list[Note[T] | Item[T]]] = {Removed: [], Quarantined: [], Updated: [], Added: []}
+        news: News[T] = News(first)
         for key in list(old.items) + list(old.held):
             if slices.due():
                 await slices.breathe()
-            if key not in self._found:
+            if key not in found:
                 for index in new.indexes.values():
                     index.failed.pop(key, None)
-                by_kind[Removed] += what_happened(old.items.get(key), old.held.get(key), Deleted(key, "", "", None))
-        for key, event in self._found.items():
+                gone = what_happened(old.items.get(key), old.held.get(key), Deleted(key, "", "", None))
+                news.notes[Removed] += gone
+        for key in list(found):
             if slices.due():
                 await slices.breathe()
-            before, held = old.items.get(key), old.held.get(key)
+            event, before, held = found.pop(key), old.items.get(key), old.held.get(key)
             if isinstance(event, Item):
                 new.put(event)
                 if event is before:
                     continue
-                if before is None and held is None:
-                    by_kind[Added].append(event)
+                if first and before is None and held is None:
+                    news.first.append(event)
                     continue
             else:
                 new.held[key] = Held(event, last_good(before, held, event))
             for note in what_happened(before, held, event):
-                by_kind[type(note.change)].append(note)
+                news.notes[type(note.change)].append(note)
         while late := old.indexes.keys() - new.indexes.keys():  # added while this was being built
             for name in late:
                 index = new.indexes[name] = old.indexes[name].empty_copy()
@@ -201,7 +215,7 @@ class Replacement(Generic[T]):
                     if slices.due():
                         await slices.breathe()
                     index.put(item)
-        return new, by_kind
+        return new, news
 
 
 def what_happened(

@@ -277,6 +277,33 @@ async def test_first_sync():
     assert bench.told() == [("add", "b 1")]
 
 
+async def test_list_of_many_changes():
+    """When a list changes more objects than `max_backlog` and nothing else waits, there should be nothing to merge; when
+    another follows before any is told, each object should wait once.
+    """
+    bench = Bench(max_backlog=2)
+    merges: list[int] = []
+    names = "abcdef"
+    await bench.relist(*(good(obj(name, 1)) for name in names))
+    bench.told()
+    buffer: Buffer[KubeObject] = Buffer(2, merges.append)
+    buffer.snapshot(bench.cache.indexer.state)
+    drain(buffer)
+    bench.cache.fanout.attach(buffer)
+    await bench.relist(*(good(obj(name, 2)) for name in names))
+    assert merges == []
+    assert len(buffer) == 6
+    bench.cache.apply(good(obj("a", 3)))
+    assert merges == []
+    await bench.relist(*(good(obj(name, 4)) for name in names))
+    assert merges == [7]
+    assert bench.told(buffer) == [("update", f"{name} 1", f"{name} 4") for name in names]
+    bench.cache.apply(good(obj("a", 5)))
+    bench.cache.apply(good(obj("a", 6)))
+    bench.cache.apply(good(obj("a", 7)))
+    assert merges == [7, 2]
+
+
 async def test_waiting():
     """When something arrives, who waits should wake; when it is closed, wait should say so, for ever."""
     buffer: Buffer[KubeObject] = Buffer(10)

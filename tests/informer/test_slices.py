@@ -5,7 +5,8 @@ import asyncio
 from informer._slices import Slices
 
 
-def test_looks_at_the_clock_only_now_and_then():
+async def test_looks_at_the_clock_only_now_and_then():
+    """When `every` is 4, it should ask the clock at every fourth item."""
     looks: list[float] = []
 
     def clock() -> float:
@@ -13,13 +14,17 @@ def test_looks_at_the_clock_only_now_and_then():
         return 0.0
 
     slices = Slices(every=4, clock=clock)
+    await slices.breathe()
+    looks.clear()
     assert not any(slices.due() for _ in range(40))
-    assert len(looks) == 1 + 10
+    assert len(looks) == 10
 
 
 async def test_is_due_once_the_time_is_used_up_and_begins_anew_after_a_breath():
+    """When the seconds of a slice have passed, it should be due, and after a breath have as many again."""
     now = [0.0]
     slices = Slices(0.004, every=2, clock=lambda: now[0])
+    await slices.breathe()
     now[0] = 0.003
     assert [slices.due(), slices.due()] == [False, False]
     now[0] = 0.004
@@ -33,11 +38,10 @@ async def test_is_due_once_the_time_is_used_up_and_begins_anew_after_a_breath():
     assert [slices.due(), slices.due()] == [False, True]
 
 
-def test_first_slice_begins_when_it_is_made():
-    now = [5.0]
-    slices = Slices(0.004, every=1, clock=lambda: now[0])
-    now[0] = 5.004
-    assert slices.due()
+def test_first_slice_is_used_up_at_its_first_look():
+    """When one piece of sliced work follows another in the same turn, the two should not add up to twice the time."""
+    slices = Slices(0.004, every=2, clock=lambda: 5.0)
+    assert [slices.due(), slices.due()] == [False, True]
 
 
 async def test_shares_its_time_with_others_who_work_on_the_same_loop():

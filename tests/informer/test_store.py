@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import sys
 import threading
@@ -151,12 +152,12 @@ async def test_store_is_final_before_handlers():
     seen = []
 
     class Spy:
-        def begin(self, items):
-            self.put(items, initial_sync=True)
+        def put_list(self, news):
+            self.put([*itertools.chain(*news.notes.values(), news.first)])
 
-        def put(self, notes, *, initial_sync=False):
+        def put(self, notes):
             for note in notes:
-                name = "a" if isinstance(note, Item) else note.key.rpartition("/")[2]
+                name = note.key.rpartition("/")[2]
                 seen.append(
                     (name, len(lister.by_index("tag", "red")), len(lister.list(namespace="ns")), lister.complete)
                 )
