@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import plot, report
-from bench.rows import GROWTH, KEYS, LISTS, MAIN, QUARANTINED, READS
-from bench.runs import compare, once
+from bench.rows import GROWTH, KEYS, LISTS, MAIN, QUARANTINED, READS, SIZES
+from bench.runs import compare, once, shown
 
 _JSON = "performance-results.json"
 
@@ -23,21 +24,28 @@ _JSON = "performance-results.json"
 def main() -> None:
     """Read the options, measure, write."""
     options = _options()
+    done = options.out / _JSON
     if options.redraw:
-        _write(json.loads((options.out / _JSON).read_text()), options.out)
+        _write(json.loads(done.read_text()), options.out)
         return
     runs = options.runs or (3 if options.quick else 5)
-    sizes = (1_000, 10_000) if options.quick else (1_000, 10_000, 50_000, 100_000)
-    events = options.events or (20_000 if options.quick else 100_000)
-    biggest = 5_000 if options.quick else 100_000
     results: dict[str, Any] = {"machine": _machine(), "runs": runs, "quick": options.quick}
-    results["main"] = [
-        row
-        for objects in sizes
-        for row in compare(MAIN if objects == 10_000 else MAIN[:3], objects, events, runs, _say)
-    ]
-    results["lists"] = compare(LISTS, biggest, 0, runs, _say)
-    results["growth"] = compare(GROWTH, 2_000 if options.quick else 10_000, min(events, 20_000), runs, _say)
+    if options.resume and done.exists():
+        results |= json.loads(done.read_text())
+    events = options.events or (20_000 if options.quick else 100_000)
+    biggest = 5_000 if options.quick else SIZES[-1]
+    for name, rows, sizes, count in (
+        ("main", MAIN, SIZES[:2] if options.quick else SIZES, events),
+        ("lists", LISTS, (biggest,), 0),
+        ("growth", GROWTH, (2_000 if options.quick else 10_000,), min(events, 20_000)),
+    ):
+        found = results.setdefault(name, [])
+        there = {(row["objects"], row["row"]) for row in found}
+        for objects, row in itertools.product(sizes, rows):
+            if (objects, row.name) not in there:
+                found.append(compare(row, objects, count, runs))
+                _say(shown(found[-1]))
+                _save(results, options.out)
     for name, what, counts in (
         ("reads", "reads", READS),
         ("quarantined", "quarantined", QUARANTINED),
@@ -55,9 +63,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="What an informer costs: a table, a JSON file and a plot."
     )
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: minutes instead of an hour")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer runs: minutes instead of two hours")
     parser.add_argument("--runs", type=int, help="runs of each row instead of 5 (3 with --quick)")
     parser.add_argument("--events", type=int, help="events instead of 100,000 (20,000 with --quick)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run that was broken off: keep its rows")
     parser.add_argument("--redraw", action="store_true", help="measure nothing: table and plot anew from the JSON file")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the files go: docs for the page")
     return parser.parse_args()
@@ -86,20 +95,22 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _write(results: dict[str, Any], out: Path) -> None:
+def _save(results: dict[str, Any], out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    table = report.document(results)
     (out / _JSON).write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _write(results: dict[str, Any], out: Path) -> None:
+    _save(results, out)
+    table = report.document(results)
     (out / "performance-table.txt").write_text(table)
-    rows = [row for row in results["main"] if row["row"] in {r.name for r in MAIN}]
-    wanted = {row["objects"] for row in rows if row["row"] == "decode: msgspec types"}
-    shown = [row for row in rows if row["objects"] in wanted or row["row"] not in _AT_EVERY_SIZE]
-    caption = f"{results['machine']['processor']}, Python {results['machine']['python']}, {results['machine']['date']}"
-    (out / "performance.svg").write_text(plot.svg(shown, caption))
+    drawn = [row for row in results["main"] if row["objects"] == SIZES[1]]
+    caption = (
+        f"{SIZES[1]:,} objects; {results['machine']['processor']}, Python {results['machine']['python']},"
+        f" {results['machine']['date']}"
+    )
+    (out / "performance.svg").write_text(plot.svg(drawn, caption))
     print(table)
-
-
-_AT_EVERY_SIZE = {row.name for row in MAIN[:3]}
 
 
 if __name__ == "__main__":

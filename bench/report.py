@@ -49,7 +49,7 @@ def document(results: dict[str, Any]) -> str:
 def _main(rows: Sequence[dict[str, Any]]) -> list[str]:
     heads = (
         "objects", "row", "µs/object", "x floor", "x client-go", "bytes/object", "peak bytes/object", "stall, ms",
-        "longest turn, ms", "µs/event", "x floor", "x client-go",
+        "longest turn, ms", "events", "µs/event", "x floor", "x client-go",
     )  # fmt: skip
     lines = [_line(heads), _line(["--:", "---", *["--:"] * (len(heads) - 2)])]
     peers = {row["objects"]: row for row in rows if row["row"] == TYPED and "per_object" in row}
@@ -57,13 +57,14 @@ def _main(rows: Sequence[dict[str, Any]]) -> list[str]:
         if "per_object" not in row:
             lines.append(_line([row["objects"], row["row"], f"left out: {row['note']}", *[""] * (len(heads) - 3)]))
             continue
-        peer = peers.get(row["objects"]) or next(iter(peers.values()), {})
+        peer = peers.get(row["objects"], {})
         cells: list[object] = [row["objects"], row["row"]]
         for part in _PARTS:
             costs, beside = row.get(part, {}), peer.get(part, {})
             cells += [_number(costs.get("cpu_us")), _number(costs.get("x_floor"), 2), _ratio(costs, beside)]
             if part == "per_object":
                 cells += [_number(costs.get(key), digits) for key, digits in _MEMORY]
+                cells.append(row["events"] or "")
         lines.append(_line(cells))
     return lines
 
@@ -72,7 +73,8 @@ _MEMORY = (("resident", 0), ("peak", 0), ("stall_ms", 1), ("turn_ms", 1))
 
 
 def _ratio(costs: dict[str, float], beside: dict[str, float]) -> str:
-    return _number(costs["cpu_us"] / beside["cpu_us"], 2) if "cpu_us" in costs and "cpu_us" in beside else ""
+    # By way of the floor, which ran just before each: other programs may have slowed down one of the two and not the other.
+    return _number(costs["x_floor"] / beside["x_floor"], 2) if "x_floor" in costs and "x_floor" in beside else ""
 
 
 def _by_count(results: dict[str, dict[str, float]]) -> list[str]:

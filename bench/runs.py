@@ -7,7 +7,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from bench import peers
 from bench.rows import FLOOR, Row
 
 ROOT = Path(__file__).parent.parent
-SECONDS = 300.0
+SECONDS = 600.0
 """For one run; a peer that needs longer is left out."""
 
 Figures = dict[str, dict[str, float]]
@@ -70,31 +70,21 @@ def _run(row: Row, url: str, objects: int, events: int) -> Figures:
         raise LeftOutError(f"client-go-bench: {type(error).__name__}") from None
 
 
-def compare(
-    rows: Sequence[Row], objects: int, events: int, runs: int, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """All rows over the same objects, `runs` times each; each run of a row has a run of the floor just before it.
-
-    Rows that would take hours bear fewer objects and events; their figures are per object and per event.
-    """
-    results = []
-    for row in rows:
-        some, few = min(objects, row.most), min(events, row.most)
-        mine: list[Figures] = []
-        floor: list[Figures] = []
-        note = ""
-        with serving(some, stream=row.spec.get("lists") == "streamed") as url:
-            try:
-                for _ in range(runs):
-                    floor.append(_run(FLOOR, url, some, few))
-                    mine.append(floor[-1] if row is FLOOR else _run(row, url, some, few))
-            except LeftOutError as reason:
-                note = f"{reason}"
-        results.append({"row": row.name, "objects": some, "events": few, "runs": len(mine), "note": note})
-        if mine:
-            results[-1] |= _summary(mine, floor)
-        say(f"{some:>7} objects  {row.name}: {note or shown(results[-1])}")
-    return results
+def compare(row: Row, objects: int, events: int, runs: int) -> dict[str, Any]:
+    """Measure this row `runs` times; each run has a run of the floor just before it."""
+    few = min(events, row.events)
+    mine: list[Figures] = []
+    floor: list[Figures] = []
+    note = ""
+    with serving(objects, stream=row.spec.get("lists") == "streamed") as url:
+        try:
+            for _ in range(runs):
+                floor.append(_run(FLOOR, url, objects, few))
+                mine.append(floor[-1] if row is FLOOR else _run(row, url, objects, few))
+        except LeftOutError as reason:
+            note = f"{reason}"
+    result = {"row": row.name, "objects": objects, "events": few, "runs": len(mine), "note": note}
+    return result | (_summary(mine, floor) if mine else {})
 
 
 def _summary(mine: list[Figures], floor: list[Figures]) -> dict[str, Any]:
@@ -108,12 +98,14 @@ def _summary(mine: list[Figures], floor: list[Figures]) -> dict[str, Any]:
 
 def shown(result: dict[str, Any]) -> str:
     """The two figures that matter, on one line."""
+    if result["note"]:
+        return f"{result['objects']:>7} objects  {result['row']}: {result['note']}"
     parts = [
         f"{result[part]['cpu_us']:.1f} µs {part} ({result[part]['x_floor']:.2f} x floor)"
         for part in _PARTS
         if part in result
     ]
-    return ", ".join(parts)
+    return f"{result['objects']:>7} objects  {result['row']}: {', '.join(parts)}"
 
 
 _PARTS = ("per_object", "per_event")

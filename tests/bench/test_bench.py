@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -13,9 +14,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import bench.__main__
 from bench import plot, reads, report, runs, worker
 from bench.objects import FIRST_VERSION, template
-from bench.rows import FLOOR, LISTS, MAIN, Row
+from bench.rows import FLOOR, GROWTH, LISTS, MAIN, SIZES, Row
 from informer import KubeObject
 
 OURS = [row for row in (*MAIN, *LISTS) if row.spec["row"] in {"floor", "informer", "kubernetes-asyncio"}]
@@ -64,9 +66,34 @@ def test_costs_per_call(what: str, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_a_row_that_fails_is_left_out_and_says_why():
     """When a row cannot be measured, the others should be, and it should say why."""
     broken = Row("broken", {"row": "informer", "decode": "no such decoder"})
-    results = runs.compare([FLOOR, broken], 10, 0, 1, lambda _: None)
+    results = [runs.compare(row, 10, 0, 1) for row in (FLOOR, broken)]
     assert ("per_object" in results[0], results[0]["note"]) == (True, "")
     assert ("per_object" in results[1], "no such decoder" in results[1]["note"]) == (False, True)
+
+
+def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """When a run is broken off and resumed, the rows that it had should be kept, and the others be measured once."""
+    measured: list[tuple[int, str]] = []
+    patience = [20]
+
+    def compare(row: Row, objects: int, events: int, runs: int) -> dict[str, Any]:
+        if len(measured) == patience[0]:
+            raise KeyboardInterrupt
+        measured.append((objects, row.name))
+        return result(row.name, objects=objects, events=min(events, row.events))
+
+    monkeypatch.setattr(bench.__main__, "compare", compare)
+    monkeypatch.setattr(bench.__main__, "once", lambda spec: {"import informer": 90.0, "get": 0.5})
+    monkeypatch.setattr(sys, "argv", ["bench", "--out", f"{tmp_path}", "--resume"])
+    with pytest.raises(KeyboardInterrupt):
+        bench.__main__.main()
+    patience[0] = 1_000
+    bench.__main__.main()
+    wanted = {(objects, row.name) for objects in SIZES for row in MAIN}
+    assert wanted <= set(measured)
+    assert len(measured) == len(set(measured)) == len(MAIN) * len(SIZES) + len(LISTS) + len(GROWTH)
+    found = json.loads((tmp_path / "performance-results.json").read_text())
+    assert [(row["objects"], row["row"]) for row in (*found["main"], *found["lists"], *found["growth"])] == measured
 
 
 def test_objects_are_of_the_size_that_the_page_says():
