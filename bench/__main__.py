@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import plot, report
-from bench.rows import GROWTH, KEYS, LISTS, MAIN, QUARANTINED, READS, SIZES
+from bench.rows import CHECKED, FLOOR, GROWTH, KEYS, LISTS, MAIN, QUARANTINED, READS, SIZES, UNCHECKED
 from bench.runs import compare, once, shown
 
 _JSON = "performance-results.json"
@@ -34,16 +34,18 @@ def main() -> None:
         results |= json.loads(done.read_text())
     events = options.events or (20_000 if options.quick else 100_000)
     biggest = 5_000 if options.quick else SIZES[-1]
-    for name, rows, sizes, count in (
-        ("main", MAIN, SIZES[:2] if options.quick else SIZES, events),
-        ("lists", LISTS, (biggest,), 0),
-        ("growth", GROWTH, (2_000 if options.quick else 10_000,), min(events, 20_000)),
+    all_sizes = SIZES[:2] if options.quick else SIZES
+    for name, rows, sizes, count, beside in (
+        ("main", MAIN, all_sizes, events, FLOOR),
+        ("checks", (CHECKED,), all_sizes, events, UNCHECKED),
+        ("lists", LISTS, (biggest,), 0, FLOOR),
+        ("growth", GROWTH, (2_000 if options.quick else 10_000,), min(events, 20_000), FLOOR),
     ):
         found = results.setdefault(name, [])
         there = {(row["objects"], row["row"]) for row in found}
         for objects, row in itertools.product(sizes, rows):
             if (objects, row.name) not in there:
-                found.append(compare(row, objects, count, runs))
+                found.append(compare(row, objects, count, runs, beside=beside))
                 _say(shown(found[-1]))
                 _save(results, options.out)
     for name, what, counts in (

@@ -20,6 +20,10 @@ def document(results: dict[str, Any]) -> str:
         "",
         *_main(results["main"]),
         "",
+        "### The two duration checks by themselves",
+        "",
+        *_checks(results["checks"]),
+        "",
         "### Ways to list",
         "",
         *_main(results["lists"]),
@@ -67,6 +71,13 @@ def _main(rows: Sequence[dict[str, Any]]) -> list[str]:
                 cells.append(row["events"] or "")
         lines.append(_line(cells))
     return lines
+
+
+def _checks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Each run of the row with checks had one without just before it."""
+    lines = [_line(("objects", "events", "per object, x without", "per event, x without")), _line(["--:"] * 4)]
+    ratios = [(row, *(_number(row.get(part, {}).get("x_other"), 2) for part in _PARTS)) for row in rows]
+    return lines + [_line((row["objects"], row["events"], *found)) for row, *found in ratios]
 
 
 _MEMORY = (("resident", 0), ("peak", 0), ("stall_ms", 1), ("turn_ms", 1))

@@ -23,11 +23,13 @@ class Row:
 
 
 FLOOR = Row("floor: receive, split, keep", {"row": "floor", "limit": 500})
+UNCHECKED = Row("KubeObject", {"row": "informer"})
+CHECKED = Row("KubeObject, two duration checks", {"row": "informer", "checked": True})
 
 MAIN = (
     FLOOR,
-    Row("KubeObject", {"row": "informer"}),
-    Row("KubeObject, two duration checks", {"row": "informer", "checked": True}),
+    UNCHECKED,
+    CHECKED,
     Row("decode: msgspec types", {"row": "informer", "decode": "msgspec"}),
     Row("decode: attrs types", {"row": "informer", "decode": "attrs"}),
     Row("decode: V1Pod", {"row": "informer", "decode": "V1Pod"}, 5_000),

@@ -70,29 +70,29 @@ def _run(row: Row, url: str, objects: int, events: int) -> Figures:
         raise LeftOutError(f"client-go-bench: {type(error).__name__}") from None
 
 
-def compare(row: Row, objects: int, events: int, runs: int) -> dict[str, Any]:
-    """Measure this row `runs` times; each run has a run of the floor just before it."""
+def compare(row: Row, objects: int, events: int, runs: int, *, beside: Row = FLOOR) -> dict[str, Any]:
+    """Measure this row `runs` times; each run has a run of another row, usually the floor, just before it."""
     few = min(events, row.events)
     mine: list[Figures] = []
-    floor: list[Figures] = []
+    other: list[Figures] = []
     note = ""
     with serving(objects, stream=row.spec.get("lists") == "streamed") as url:
         try:
             for _ in range(runs):
-                floor.append(_run(FLOOR, url, objects, few))
-                mine.append(floor[-1] if row is FLOOR else _run(row, url, objects, few))
+                other.append(_run(beside, url, objects, few))
+                mine.append(other[-1] if row is beside else _run(row, url, objects, few))
         except LeftOutError as reason:
             note = f"{reason}"
     result = {"row": row.name, "objects": objects, "events": few, "runs": len(mine), "note": note}
-    return result | (_summary(mine, floor) if mine else {})
+    return result | (_summary(mine, other, "x_floor" if beside is FLOOR else "x_other") if mine else {})
 
 
-def _summary(mine: list[Figures], floor: list[Figures]) -> dict[str, Any]:
+def _summary(mine: list[Figures], other: list[Figures], ratio: str) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for part in mine[0]:
         medians = {key: statistics.median(run[part][key] for run in mine) for key in mine[0][part]}
-        ratios = [one[part]["cpu_us"] / other[part]["cpu_us"] for one, other in zip(mine, floor, strict=False)]
-        summary[f"per_{part.removesuffix('s')}"] = medians | {"x_floor": statistics.median(ratios)}
+        ratios = [one[part]["cpu_us"] / two[part]["cpu_us"] for one, two in zip(mine, other, strict=False)]
+        summary[f"per_{part.removesuffix('s')}"] = medians | {ratio: statistics.median(ratios)}
     return summary
 
 
@@ -100,12 +100,12 @@ def shown(result: dict[str, Any]) -> str:
     """The two figures that matter, on one line."""
     if result["note"]:
         return f"{result['objects']:>7} objects  {result['row']}: {result['note']}"
-    parts = [
-        f"{result[part]['cpu_us']:.1f} µs {part} ({result[part]['x_floor']:.2f} x floor)"
-        for part in _PARTS
-        if part in result
-    ]
+    parts = [f"{result[part]['cpu_us']:.1f} µs {part} ({_against(result[part])})" for part in _PARTS if part in result]
     return f"{result['objects']:>7} objects  {result['row']}: {', '.join(parts)}"
+
+
+def _against(costs: dict[str, float]) -> str:
+    return f"{costs['x_floor']:.2f} x floor" if "x_floor" in costs else f"{costs['x_other']:.2f} x its neighbour"
 
 
 _PARTS = ("per_object", "per_event")

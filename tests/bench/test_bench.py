@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import sys
@@ -67,19 +68,22 @@ def test_a_row_that_fails_is_left_out_and_says_why():
     """When a row cannot be measured, the others should be, and it should say why."""
     broken = Row("broken", {"row": "informer", "decode": "no such decoder"})
     results = [runs.compare(row, 10, 0, 1) for row in (FLOOR, broken)]
+    assert "x floor" in runs.shown(results[0])
+    assert "no such decoder" in runs.shown(results[1])
+    assert "x its neighbour" in runs.shown(runs.compare(MAIN[1], 10, 0, 1, beside=MAIN[2]))
     assert ("per_object" in results[0], results[0]["note"]) == (True, "")
     assert ("per_object" in results[1], "no such decoder" in results[1]["note"]) == (False, True)
 
 
 def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """When a run is broken off and resumed, the rows that it had should be kept, and the others be measured once."""
-    measured: list[tuple[int, str]] = []
+    measured: list[tuple[int, str, str]] = []
     patience = [20]
 
-    def compare(row: Row, objects: int, events: int, runs: int) -> dict[str, Any]:
+    def compare(row: Row, objects: int, events: int, runs: int, *, beside: Row) -> dict[str, Any]:
         if len(measured) == patience[0]:
             raise KeyboardInterrupt
-        measured.append((objects, row.name))
+        measured.append((objects, row.name, beside.name))
         return result(row.name, objects=objects, events=min(events, row.events))
 
     monkeypatch.setattr(bench.__main__, "compare", compare)
@@ -89,11 +93,12 @@ def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, monkeypatch: pytest.M
         bench.__main__.main()
     patience[0] = 1_000
     bench.__main__.main()
-    wanted = {(objects, row.name) for objects in SIZES for row in MAIN}
+    wanted = {(objects, row.name, FLOOR.name) for objects in SIZES for row in MAIN}
     assert wanted <= set(measured)
-    assert len(measured) == len(set(measured)) == len(MAIN) * len(SIZES) + len(LISTS) + len(GROWTH)
+    assert len(measured) == len(set(measured)) == (len(MAIN) + 1) * len(SIZES) + len(LISTS) + len(GROWTH)
     found = json.loads((tmp_path / "performance-results.json").read_text())
-    assert [(row["objects"], row["row"]) for row in (*found["main"], *found["lists"], *found["growth"])] == measured
+    kept = itertools.chain(*(found[part] for part in ("main", "checks", "lists", "growth")))
+    assert [(row["objects"], row["row"]) for row in kept] == [(objects, name) for objects, name, _ in measured]
 
 
 def test_objects_are_of_the_size_that_the_page_says():
@@ -126,12 +131,14 @@ def test_report_and_plot():
         "processor": "P<&>", "cores": 2, "python": "3.11", "versions": "x 1", "date": "2026-01-01",
         "load_before": 0.1, "load_after": 0.2,
     }  # fmt: skip
-    results = {"machine": machine, "main": rows, "lists": rows, "growth": rows, "import": 90.0}
+    checks = [{**result("KubeObject, two duration checks"), "per_object": {"x_other": 1.07}}]
+    results = {"machine": machine, "main": rows, "checks": checks, "lists": rows, "growth": rows, "import": 90.0}
     results |= {"reads": calls, "quarantined": calls, "eviction": calls}
     table = report.document(results)
     assert "left out: not here" in table
+    assert "| 10 | 10 | 1.07 |" in table
     assert table.count("| 10 | KubeObject |") == 3
-    widths = {line.count("|") for line in table.splitlines() if line.startswith("| 10 |")}
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("| 10 |") and "1.07" not in line}
     assert len(widths) == 1
     ET.fromstring(plot.svg(rows, "P<&>"))
 
