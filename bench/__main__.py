@@ -43,10 +43,12 @@ def main() -> None:
     ):
         found = results.setdefault(name, [])
         there = {(row["objects"], row["row"]) for row in found}
+        places = {(objects, row.name): place for place, (objects, row) in enumerate(itertools.product(sizes, rows))}
         for objects, row in itertools.product(sizes, rows):
             if (objects, row.name) not in there:
-                found.append(compare(row, objects, count, runs, beside=beside))
-                _say(shown(found[-1]))
+                found.append(result := compare(row, objects, count, runs, beside=beside))
+                _say(shown(result))
+                found.sort(key=lambda one: places[one["objects"], one["row"]])
                 _save(results, options.out)
     for name, what, counts in (
         ("reads", "reads", READS),

@@ -88,6 +88,7 @@ class EvictionThrottle:
             rng=rng,
         )
         self._memory = self._pacing.memory
+        self._reserved = max(RESERVATION, self._pacing.interval)
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: dict[Hashable, Entry] = {}
@@ -111,9 +112,10 @@ class EvictionThrottle:
                 return Permit(Entry(key, "void", now, now, 0), self, now)
             self._drop_expired(now)
             last = self._entries.get(key)
-            if (denied := self._denied(key, last, now)) is not None:
+            # A new key while the gate is open needs no question, which would be a tenth of its cost.
+            if (last is not None or self._gate.due > now) and (denied := self._denied(key, last, now)) is not None:
                 return denied
-            entry = Entry(key, "in flight", now + max(RESERVATION, self._pacing.interval), now, self._marks)
+            entry = Entry(key, "in flight", now + self._reserved, now, self._marks)
             if last is not None:
                 entry.attempts, entry.refusal, entry.blocked_since = last.attempts, last.refusal, last.blocked_since
                 last.state = "void"

@@ -129,8 +129,8 @@ class _Tree:
     def judge(self, found: Any) -> bool:
         try:
             for get, accepted, node in self._leaves:
-                text = bytes(get(found))
-                if text not in accepted and not node.accepts(text):
+                value = get(found)
+                if value is not _ABSENT and (text := bytes(value)) not in accepted and not node.accepts(text):
                     return False
             # Loops, since generators would cost as much as the pass itself.
             for get, node in self._others:

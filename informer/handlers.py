@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from informer._buffer import Buffer
 from informer._slices import Slices
-from informer.changes import Added, Change, Removed, Updated
+from informer.changes import Added, Change, Quarantined, Removed, Updated
 from informer.errors import InformerError, SyncError
 from informer.problems import QuarantinedObject
 from informer.store import News, Note
@@ -44,16 +44,16 @@ class Callbacks(Generic[T]):
     def calls(self, change: Change[T]) -> list[tuple[Callable[..., object], tuple[Any, ...]]]:
         """Which function is to be called with what."""
         found: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        if isinstance(change, Updated):  # first, since nearly all are; patterns with members would take twice as long
+        if type(change) is Updated:  # `isinstance` takes five times as long to say no to a Struct
             if self.on_update is not None:
                 found.append((self.on_update, (change.old, change.new)))
-        elif isinstance(change, Added):
+        elif type(change) is Added:
             if self.on_add is not None:
                 found.append((self.on_add, (change.object,)))
-        elif isinstance(change, Removed):
+        elif type(change) is Removed:
             if self.on_delete is not None:
                 found.append((self.on_delete, (change.object,)))
-        elif self.on_quarantined is not None:
+        elif type(change) is Quarantined and self.on_quarantined is not None:
             found.append((self.on_quarantined, (change.old, change.entry)))
         if self.on_change is not None:
             found.append((self.on_change, (change,)))
@@ -151,7 +151,8 @@ class Handler(Generic[T]):
     async def _run(self) -> None:
         slices = Slices()
         try:
-            await self._follow(slices)
+            while await self.buffer.wait():
+                await self._deliver(slices)
         except asyncio.CancelledError:
             if self._removed or self.ending.under_way:
                 raise
@@ -161,48 +162,47 @@ class Handler(Generic[T]):
             self.ending.begin()  # SystemExit and its like end the informer
             raise
         finally:
+            self.call = None
             if self._thread is not None:
                 self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _follow(self, slices: Slices) -> None:
-        while await self.buffer.wait():
-            while len(self.buffer) and not self._removed:
-                entry = self.buffer.pop()
-                if entry is None:
-                    self._synced = True
-                    self._settled.set()
-                    continue
-                self.call = entry
-                try:
-                    await self._deliver(*entry)
-                finally:
-                    self.call = None
-                if slices.due():
-                    await slices.breathe()
-
-    async def _deliver(self, key: str, change: Change[T]) -> None:
+    async def _deliver(self, slices: Slices) -> None:
+        """Everything that waits. One coroutine for all of it, since one for each change would cost as much as the call."""
         task = self._task
-        for function, arguments in self.callbacks.calls(change):
-            # Not in the `try`: that no thread takes the call is no fault of the call, and would be so for every other.
-            job = self._submit(function, arguments) if self.in_thread else None
-            try:
-                result = function(*arguments) if job is None else await job
-                if result is not None and inspect.isawaitable(result):  # the second question costs a microsecond
-                    await result
-                elif task is not None and task.cancelling():
-                    await asyncio.sleep(0)  # the call has cancelled its task: let that come here, as its own failure
-            except asyncio.CancelledError:
-                if self.ending.under_way or self._removed:
-                    raise
-                while task is not None and task.cancelling():
-                    task.uncancel()  # a handler that cancels itself has failed like any other
-                self._say(key, change)
-            except Exception:  # noqa: BLE001 - a handler may raise anything, and `_say` logs it
-                self._say(key, change)
-            if self.ending.under_way:
-                raise asyncio.CancelledError  # again, in case the call has swallowed it
-            if self._removed:
-                return
+        while self._has_more():
+            entry = self.buffer.pop()
+            if entry is None:
+                self._synced = True
+                self._settled.set()
+                continue
+            self.call = entry
+            for function, arguments in self.callbacks.calls(entry[1]):
+                # Not in the `try`: that no thread takes the call is no fault of the call, and would be so for every other.
+                job = self._submit(function, arguments) if self.in_thread else None
+                try:
+                    result = function(*arguments) if job is None else await job
+                    if result is not None and inspect.isawaitable(result):  # the second question costs a microsecond
+                        await result
+                    elif task is not None and task.cancelling():
+                        await asyncio.sleep(0)  # the call has cancelled this task: let that come here, as its failure
+                except asyncio.CancelledError:
+                    if self.ending.under_way or self._removed:
+                        raise
+                    while task is not None and task.cancelling():
+                        task.uncancel()  # a handler that cancels itself has failed like any other
+                    self._say(*entry)
+                except Exception:  # noqa: BLE001 - a handler may raise anything, and `_say` logs it
+                    self._say(*entry)
+                if self.ending.under_way:
+                    raise asyncio.CancelledError  # again, in case the call has swallowed it
+                if self._removed:
+                    return
+            self.call = None
+            if slices.due():
+                await slices.breathe()
+
+    def _has_more(self) -> bool:
+        return len(self.buffer) > 0 and not self._removed
 
     def _submit(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> asyncio.Future[object]:
         if self._thread is None:

@@ -80,7 +80,9 @@ class State(Generic[T]):
         """Store an object in place of an older one."""
         key = item.key
         self.items[key] = item
-        namespace = namespace_of(key)
+        namespace, slash, _ = key.partition("/")  # `namespace_of` without the call
+        if not slash:
+            namespace = ""
         bucket = self.namespaces.get(namespace)
         if bucket is None:
             bucket = self.namespaces[namespace] = {}

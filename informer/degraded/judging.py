@@ -14,6 +14,8 @@ from informer.problems import Problem
 # More than this of one object are counted, not kept: a map of 100,000 bad values is one bad object.
 _MOST = 100
 
+_NEVER = object()
+
 
 class Judging:
     """The checks and the decoder of one resource.
@@ -21,6 +23,10 @@ class Judging:
     Args:
         checks: all are run. `FieldCheck`s are compiled into one pass over the bytes.
         decode: from the object to the value that is cached; None leaves the object as it is.
+
+    Attributes:
+        projection: the fields that a source can look at while it reads the head.
+        settled: the mark (`KubeObject._passed`) of an object that has nothing left to be judged, and is its own value.
 
     Raises:
         TypeError: a coroutine function, or no callable at all.
@@ -36,11 +42,7 @@ class Judging:
         compiled = [check for check in self._checks if isinstance(check, FieldCheck)]
         self.projection = Projection((check.steps, check.judge) for check in compiled) if compiled else None
         self._own = tuple(check for check in self._checks if not isinstance(check, FieldCheck))
-        self._nothing_else = not self._own and decode is None
-
-    def settled(self, obj: KubeObject) -> bool:
-        """True when the source has looked at all there is to judge, and the object is its own value."""
-        return self._nothing_else and self._passed(obj)
+        self.settled = self.projection if not self._own and decode is None else _NEVER
 
     def _passed(self, obj: KubeObject) -> bool:
         return self.projection is None or obj._passed is self.projection  # noqa: SLF001 - left there for this reader
