@@ -89,7 +89,7 @@ async def reads(objects: int) -> dict[str, Any]:
 
 
 async def quarantined(bad: int) -> dict[str, Any]:
-    """An informer over `bad` objects that cannot be read and as many good ones: the first list, then one edit each."""
+    """An informer over `bad` objects that cannot be read and as many good ones: the first list."""
     spoilt = [KubeObject.parse((b"%b1%b" % template(number)).replace(b'"10m"', b'"1"')) for number in range(bad)]
     good = [KubeObject.parse(b"%b1%b" % template(number)) for number in range(bad, 2 * bad)]
     source = DegradedListerWatcher(_Memory([*spoilt, *good]), checks=CHECKS)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from informer import ApiListerWatcher, DegradedListerWatcher, InformerOptions, SharedInformer
+from informer import (
+    ApiListerWatcher,
+    DegradedListerWatcher,
+    Event,
+    InformerOptions,
+    Item,
+    KubeObject,
+    ListOptions,
+    Page,
+    SharedInformer,
+    WatchOptions,
+)
 from informer.testing import FakeApiServer
 
-from .kit import TIMEOUT_CHECK, WIDGETS, Replay, short
+from .kit import TIMEOUT_CHECK, WIDGETS, Replay, good, obj, short
 
 
 class World:
@@ -152,3 +164,51 @@ async def test_table(row, by: str, mode):
             assert informer.lister.complete == (end != "bad")
             if by == "watch":  # never a second request for a bad object's sake
                 assert len(server.requests) == (2 if mode == "list" else 1)
+
+
+class Edited:
+    """A source of a thousand widgets that cannot be read, each of which somebody edits every four seconds."""
+
+    resource = WIDGETS
+    count, edits = 1_000, 60
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def _all(self, version: int) -> Iterator[Item[KubeObject]]:
+        return (good(obj(f"w-{number}", version, timeout="1")) for number in range(self.count))
+
+    async def list(self, _: ListOptions, /) -> Page[KubeObject]:
+        self.calls.append("list")
+        return Page([*self._all(1)], "1")
+
+    @asynccontextmanager
+    async def watch(self, _: WatchOptions, /) -> AsyncIterator[AsyncIterator[Event[KubeObject]]]:
+        self.calls.append("watch")
+        yield self._events()
+
+    async def _events(self) -> AsyncIterator[Event[KubeObject]]:
+        for edit in range(self.edits):
+            await asyncio.sleep(4)
+            for item in self._all(2 + edit):
+                yield item
+        await asyncio.Event().wait()
+
+
+async def test_many_bad_objects_that_are_edited_all_the_time(caplog: pytest.LogCaptureFixture):
+    """When a thousand bad objects are edited sixty times each, that should cost one LIST and one WATCH in all, and the log
+    name a hundred of them within five minutes and count the others.
+    """
+    edited = Edited()
+    source = DegradedListerWatcher(edited, checks=[TIMEOUT_CHECK])
+    async with SharedInformer(source) as informer:
+        await informer.wait_for_sync(timeout=60)
+        heard: list[object] = []
+        informer.add_handler(on_change=heard.append)
+        await asyncio.sleep(4 * edited.edits + 1)
+        assert edited.calls == ["list", "watch"]
+        assert len(heard) == edited.count  # as initial ones; an edit that mends nothing is no news
+        assert {entry.times_seen for entry in source.quarantine.values()} == {1 + edited.edits}
+    named = [record for record in caplog.records if record.levelname == "ERROR" and "timeout" in record.getMessage()]
+    assert len(named) == 100
+    assert any("1000 objects" in record.getMessage() for record in caplog.records)
