@@ -41,9 +41,8 @@ def main() -> None:
         ("lists", LISTS, (biggest,), 0, FLOOR),
         ("growth", GROWTH, (2_000 if options.quick else 10_000,), min(events, 20_000), FLOOR),
     ):
-        found = results[name] = [
-            row for row in results.get(name, []) if row["runs"]
-        ]  # what was left out gets another try
+        # What was left out gets another try.
+        found = results[name] = [row for row in results.get(name, []) if row["runs"]]
         there = {(row["objects"], row["row"]) for row in found}
         places = {(objects, row.name): place for place, (objects, row) in enumerate(itertools.product(sizes, rows))}
         for objects, row in itertools.product(sizes, rows):
