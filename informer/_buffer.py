@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -79,6 +79,7 @@ class Buffer(Generic[T]):
 
     def put(self, notes: Sequence[Note[T]]) -> None:
         """Append what happened."""
+        was_empty = not self._queue
         # Never below twice what the last fold left over, so that folds stay cheap; lower again once the handler catches up.
         if self._fold_at > self._max:
             self._fold_at = min(self._fold_at, max(self._max, 2 * len(self._queue)))
@@ -88,7 +89,8 @@ class Buffer(Generic[T]):
             self._append(notes)
         if len(self._queue) > self._fold_at:
             self._fold()
-        self._arrived.set()
+        if was_empty:  # nobody waits while something is there
+            self._arrived.set()
 
     def put_list(self, news: News[T]) -> None:
         """Append what a complete list means; of what needs no look, one copy of references, however many there are."""
@@ -132,16 +134,18 @@ class Buffer(Generic[T]):
             await self._arrived.wait()
         return not self._closed
 
-    def pop(self) -> tuple[str, Change[T]] | None:
-        """The oldest pending change, or None for the end of the initial ones. IndexError when nothing is pending."""
-        entry = self._queue.popleft()
-        if type(entry) is Note:  # `isinstance` takes five times as long to say no to a Struct
-            return entry.key, entry.change
-        if isinstance(entry, Item):
-            return entry.key, Added(entry.object, True)
-        if isinstance(entry, _Synced):
-            return None
-        return entry.key, entry.change
+    def take(self) -> Iterator[tuple[str, Change[T]] | None]:
+        """What is pending, the oldest first, until nothing is, with what comes meanwhile; None ends the initial ones."""
+        while self._queue:
+            entry = self._queue.popleft()
+            if type(entry) is Note:  # `isinstance` takes five times as long to say no to a Struct
+                yield entry.key, entry.change
+            elif isinstance(entry, Item):
+                yield entry.key, Added(entry.object, True)
+            elif isinstance(entry, _Synced):
+                yield None
+            else:
+                yield entry.key, entry.change
 
     def _fold(self) -> None:
         # The order is that of the first change of each key, as in client-go's work queue: an object that changes all the
@@ -218,8 +222,7 @@ async def iterate(buffer: Buffer[T], failure: Callable[[], BaseException | None]
     """
     slices = Slices()
     while await buffer.wait():
-        while len(buffer):
-            entry = buffer.pop()
+        for entry in buffer.take():
             if entry is not None:
                 yield entry[1]
                 if slices.due():

@@ -49,7 +49,7 @@ class Cache(Generic[T]):
 
     async def _publish(self, collected: Replacement[T], resource_version: str) -> None:
         """Build the new state in slices; the swap and the news of it are one step for everybody else."""
-        state, news = await collected.build(Slices(), first=not self.synced)
+        state, news = await collected.build(Slices(), initial=not self.synced)
         replaced = [*self.indexer.state.items.values()]
         self.indexer.state = state
         self.synced = True

@@ -169,8 +169,7 @@ class Handler(Generic[T]):
     async def _deliver(self, slices: Slices) -> None:
         """Everything that waits. One coroutine for all of it, since one for each change would cost as much as the call."""
         task = self._task
-        while self._has_more():
-            entry = self.buffer.pop()
+        for entry in self.buffer.take():
             if entry is None:
                 self._synced = True
                 self._settled.set()
@@ -200,9 +199,8 @@ class Handler(Generic[T]):
             self.call = None
             if slices.due():
                 await slices.breathe()
-
-    def _has_more(self) -> bool:
-        return len(self.buffer) > 0 and not self._removed
+                if self._removed:
+                    return
 
     def _submit(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> asyncio.Future[object]:
         if self._thread is None:

@@ -178,7 +178,7 @@ class Replacement(Generic[T]):
         """The list is complete."""
         await self._publish(self, resource_version)
 
-    async def build(self, slices: Slices, *, first: bool) -> tuple[State[T], News[T]]:
+    async def build(self, slices: Slices, *, initial: bool) -> tuple[State[T], News[T]]:
         """The new state, and what it means for handlers; built in slices while the old state still serves readers.
 
         What was collected is used up by it: to let go of 100,000 references at once takes milliseconds.
@@ -186,7 +186,7 @@ class Replacement(Generic[T]):
         old, found = self._indexer.state, self._found
         new: State[T] = State(unidentifiable=self.unidentifiable)
         new.indexes = {name: index.empty_copy() for name, index in old.indexes.items()}
-        news: News[T] = News(first)
+        news: News[T] = News(initial)
         for key in list(old.items) + list(old.held):
             if slices.due():
                 await slices.breathe()
@@ -203,7 +203,7 @@ class Replacement(Generic[T]):
                 new.put(event)
                 if event is before:
                     continue
-                if first and before is None and held is None:
+                if initial and before is None and held is None:
                     news.first.append(event)
                     continue
             else:
@@ -229,18 +229,18 @@ def what_happened(
     """
     key = event.key
     if old is not None:
+        same_life = old.uid == event.uid or not other_life(old.uid, event.uid)
+        if isinstance(event, Item) and same_life:
+            # The version first: nearly every event of a watch has another one, and needs no call.
+            if old.resource_version == event.resource_version and unchanged(old, event):
+                return ()
+            return (Note(key, Updated(old.object, event.object, False)),)
         if isinstance(event, Deleted):
-            unknown = event.last is None or other_life(old.uid, event.uid)
+            unknown = event.last is None or not same_life
             return (Note(key, Removed(old.object if event.last is None or unknown else event.last, unknown)),)
-        if old.uid != event.uid and other_life(old.uid, event.uid):
-            gone = Note(key, Removed(old.object, True))
-            return gone, Note(key, _arrival(event))
-        if isinstance(event, Withheld):
+        if isinstance(event, Withheld) and same_life:
             return (Note(key, Quarantined(old.object, event.entry)),)
-        # The version first: nearly every event of a watch has another one, and needs no call.
-        if old.resource_version == event.resource_version and unchanged(old, event):
-            return ()
-        return (Note(key, Updated(old.object, event.object, False)),)
+        return Note(key, Removed(old.object, True)), Note(key, _arrival(event))
     if held is None:
         return () if isinstance(event, Deleted) else (Note(key, _arrival(event)),)
     ended = isinstance(event, Deleted) or other_life(held.withheld.uid, event.uid)

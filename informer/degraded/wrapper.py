@@ -152,14 +152,19 @@ class DegradedListerWatcher(Generic[T_co]):
             self._complete(collection)
         return Page(items, page.resource_version, page.continue_token, page.unidentifiable)
 
+    # `Any` here and below: that a settled object is its own value is more than a type checker can know.
     async def _judge_page(
-        self, page: Page[KubeObject], collection: _Collection | None
+        self, page: Page[Any], collection: _Collection | None
     ) -> builtins.list[Item[T_co] | Withheld]:
         slices = Slices()
         items: builtins.list[Item[T_co] | Withheld] = []
+        settled, bad = self._judging.settled, self._bad
         for item in page.items:
             if slices.due():
                 await slices.breathe()
+            if type(item) is Item and item.object._passed is settled and item.key not in bad:  # noqa: SLF001 - left there for this reader
+                items.append(item)  # nearly all: its source has looked, and nothing else is to be asked
+                continue
             judged = self._judge(item)
             if collection is not None and isinstance(judged, Withheld):
                 collection.withheld.add(judged.key)
@@ -220,10 +225,13 @@ class DegradedListerWatcher(Generic[T_co]):
         _logger.error("%s; they begin again with the next watch", self._quarantine.silenced, exc_info=error)
 
     async def _judge_events(
-        self, events: AsyncIterator[Event[KubeObject]], collection: _Collection | None
+        self, events: AsyncIterator[Event[Any]], collection: _Collection | None
     ) -> AsyncGenerator[Event[T_co], None]:
+        settled, bad = self._judging.settled, self._bad
         async for event in events:  # one for each that is asked for: whoever asks for many has slices of its own
-            if isinstance(event, (Item, Withheld)):  # no union, which would be made anew for each event
+            if type(event) is Item and event.object._passed is settled and event.key not in bad:  # noqa: SLF001 - as above
+                yield event
+            elif isinstance(event, (Item, Withheld)):  # no union, which would be made anew for each event
                 judged = self._judge(event)
                 if isinstance(judged, Withheld):
                     if collection is None:
@@ -244,8 +252,6 @@ class DegradedListerWatcher(Generic[T_co]):
         if isinstance(item, Withheld):
             return Withheld(item.key, item.uid, item.resource_version, quarantine.adopt(item.entry))
         suspect = item.key in self._bad
-        if not suspect and item.object._passed is self._judging.settled:  # noqa: SLF001 - left there for this reader
-            return cast("Item[T_co]", item)
         if suspect and (known := quarantine.known_bad(item)) is not None:
             return Withheld(item.key, item.uid, item.resource_version, quarantine.seen_again(known))
         value, problems = self._judging(item.object)

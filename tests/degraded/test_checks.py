@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -197,4 +198,35 @@ def test_what_is_remembered_stays_bounded():
     for i in range(1000):
         assert projection.passes(b'{"spec":{"a":%d}}' % i)
     (tree,) = projection._trees
-    assert len(tree.root.below["spec"].below["a"].accepted) <= 257
+    assert len(tree.root.below["spec"].below["a"].accepted) <= 256
+    assert len(tree._accepted) <= 256
+    assert projection.passes(b'{"spec":{"a":"%s"}}' % (b"a" * 1000))
+    assert max(map(len, tree._accepted)) < 1000
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"a": 2, "b": 1},
+        {"a": 1, "b": 1},
+        {"a": 2, "b": 2},
+        {"a": 2},
+        {"b": 1},
+        {"a": 12},
+        {"b": 12},
+        {"a": "1", "b": 2},
+        {"a": "1\0", "b": 2},
+        {"a": [1, 2]},
+        {"a": 1, "b": 2, "c": {"d": 2}},
+    ],
+)
+def test_values_that_were_fine_together_are_no_pass_for_others(spec: dict[str, Any]):
+    """When values were accepted together, it should refuse the same ones at other places, as if it had seen none."""
+    rules = {("a",): b"1", ("b",): b"2", ("c", "d"): b"1"}
+    projection = Projection(
+        (steps, lambda raw, good=good: None if raw == good else "bad") for steps, good in rules.items()
+    )
+    for known in ({"a": 1, "b": 2, "c": {"d": 1}}, {"a": 1}, {"b": 2}, {}, {"a": 1, "b": 2}, {"c": {}}):
+        for _ in range(2):
+            assert projection.passes(json.dumps(known, separators=(",", ":")).encode())
+    assert not projection.passes(json.dumps(spec, separators=(",", ":")).encode())

@@ -86,12 +86,7 @@ def short(change: Change[KubeObject]) -> tuple[object, ...]:
 
 def drain(buffer: Buffer[KubeObject]) -> list[Change[KubeObject]]:
     """All that is pending, without the mark that ends the initial objects."""
-    found = []
-    while len(buffer):
-        entry = buffer.pop()
-        if entry is not None:
-            found.append(entry[1])
-    return found
+    return [entry[1] for entry in buffer.take() if entry is not None]
 
 
 class Bench:

@@ -103,7 +103,7 @@ DEATHS: dict[str, tuple[str, Callable[..., Any], Callable[[Rig], object]]] = {
     "the store at a relist": ("informer.store.Replacement.build", later_bug, lambda rig: rig.informer.relist()),
     "the fan-out": ("informer.handlers.Fanout.put", bug, Rig.change),
     "a buffer being filled": ("informer._buffer.Buffer.put", bug, Rig.change),
-    "a buffer being emptied": ("informer._buffer.Buffer.pop", bug, Rig.change),
+    "a buffer being emptied": ("informer._buffer.Buffer.take", bug, Rig.change),
     "a handler's dispatch": ("informer.handlers.Callbacks.calls", bug, Rig.change),
     "the count of events": ("informer.metrics.Recorder.event", bug, Rig.change),
     "the count of requests": ("informer.metrics.Recorder.request", bug, Rig.fail),
