@@ -33,7 +33,7 @@ MAIN = (
     Row("decode: msgspec types", {"row": "informer", "decode": "msgspec"}),
     Row("decode: attrs types", {"row": "informer", "decode": "attrs"}),
     Row("decode: V1Pod", {"row": "informer", "decode": "V1Pod"}, 5_000),
-    Row("client-go, typed", {"row": "client-go", "mode": "typed"}, 20_000),
+    Row("client-go, typed", {"row": "client-go", "mode": "typed"}),
     Row("client-go, dynamic", {"row": "client-go", "mode": "dynamic"}, 20_000),
     Row("kubernetes-asyncio, list and Watch", {"row": "kubernetes-asyncio", "limit": 500}, 5_000),
     Row("kubernetes, its informer", {"row": "kubernetes"}, 5_000),
