@@ -112,7 +112,7 @@ class BudgetIndex:
         self._release(free)
 
     def quarantined(self, old: Any, entry: Any, /) -> None:  # noqa: ARG002 - the signature of an informer's handler
-        """A budget exists that cannot be read: nothing is known about its namespace. Fits `on_quarantined(old, entry)`.
+        """A budget exists that cannot be read: nothing is known about its namespace. Fits `on_quarantined(old, entry)`. O(1).
 
         Until it is readable again or dropped. The informer does not report the end of one that was never readable; then
         `drop(entry)` does, and until then the server is asked as if there were no index.

@@ -34,7 +34,8 @@ class Deadline:
     (gardener/machine-controller-manager#785). The start comes from the API object, so it survives a restart; from there on
     the monotonic clock counts, and a step of the wall clock does not move a deadline that exists.
 
-    Look at `expired` before asking a throttle: a gate must never be the reason why a limit goes unnoticed.
+    Look at `expired` before asking a throttle: a gate must never be the reason why a limit goes unnoticed. All of it is O(1),
+    but for `earliest`.
     """
 
     _left: float | None = None
@@ -77,7 +78,7 @@ class Deadline:
 
     @staticmethod
     def earliest(*deadlines: Deadline) -> Deadline:
-        """The one that ends first; none at all if none of them has a limit."""
+        """The one that ends first; none at all if none of them has a limit. O(deadlines)."""
         running = [(left, deadline) for deadline in deadlines if (left := deadline.remaining()) is not None]
         return min(running, key=lambda pair: pair[0])[1] if running else Deadline()
 

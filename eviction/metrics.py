@@ -27,7 +27,7 @@ class EvictionMetrics:
     `eviction_attempts_total{result}`: requests by outcome or kind of refusal. `eviction_throttled_total{reason}`: gated
     passes. `eviction_blocked_keys`, `eviction_oldest_block_seconds`: read from the throttle at each scrape.
     `eviction_request_seconds`, `eviction_resume_latency_seconds`: histograms; the latter counts from the release of a key by
-    a budget to the pass after which nothing blocks it.
+    a budget to the pass after which nothing blocks it. To count is O(1), a scrape O(n log n) of the keys.
 
     Args:
         registry: The prometheus registry.

@@ -35,7 +35,7 @@ def _delay(value: float | None) -> float | None:
 
 @frozen(order=False)
 class Requeue:
-    """A wish for the next pass. Three values that never mix: `DONE`, `NOW`, `after(seconds)`.
+    """A wish for the next pass. Three values that never mix: `DONE`, `NOW`, `after(seconds)`. All of it is O(1).
 
     controller-runtime writes "none" and "now" both as zero, and a computed delay that reached zero then loses its wake-up
     (metal3-io/baremetal-operator#3617). Here zero is always "now", and "none" is None.
@@ -135,12 +135,12 @@ class PassResults:
         """Run one part of the pass: report its wishes to the callable; an exception is kept, and the pass goes on.
 
         Wishes reported before the exception count. Cancellation, KeyboardInterrupt and every other BaseException are
-        not kept but go on their way.
+        not kept but go on their way. O(1).
         """
         return _Part(self, source)
 
     def add(self, source: Hashable, requeue: Requeue | None, /, *, deadline: Deadline | None = None) -> None:
-        """Add one wish, clamped to the deadline if one is given.
+        """Add one wish, clamped to the deadline if one is given. O(1).
 
         Raises:
             TypeError: Neither a Requeue nor None.
@@ -165,11 +165,11 @@ class PassResults:
 
     @property
     def errors(self) -> Mapping[Hashable, Exception]:
-        """What each part raised; several of one part as an ExceptionGroup."""
+        """What each part raised; several of one part as an ExceptionGroup. O(errors)."""
         return MappingProxyType({source: _as_one(source, errors) for source, errors in self._errors.items()})
 
     def raise_errors(self) -> None:
-        """Raise what was kept, if anything.
+        """Raise what was kept, if anything. O(errors).
 
         Raises:
             ExceptionGroup: All exceptions of the pass, in the order they came.

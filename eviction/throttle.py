@@ -100,7 +100,7 @@ class EvictionThrottle:
         self._skew = 0.0
 
     def now(self) -> float:
-        """Seconds on the throttle's own clock, which never runs backwards."""
+        """Seconds on the throttle's own clock, which never runs backwards. O(1)."""
         with self._lock:
             return self._now()
 
@@ -150,7 +150,7 @@ class EvictionThrottle:
                 self._remove(entry)
 
     def mark(self) -> int:
-        """A moment, for `prune`: take it before listing."""
+        """A moment, for `prune`: take it before listing. O(1)."""
         with self._lock:
             self._marks += 1
             return self._marks - 1

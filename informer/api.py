@@ -116,7 +116,7 @@ class ApiListerWatcher:
         return f"ApiListerWatcher({self._path!r})"
 
     async def list(self, options: ListOptions, /) -> Page[KubeObject]:
-        """One page.
+        """One page. O(bytes), in slices of a few milliseconds.
 
         Raises:
             ApiError: the server refused, did not answer in time, or answered something that is no list.
@@ -134,7 +134,7 @@ class ApiListerWatcher:
         return await _lists.read_page(body, self._identify)
 
     def watch(self, options: WatchOptions, /) -> AbstractAsyncContextManager[AsyncIterator[Event[KubeObject]]]:
-        """An open stream of changes after `options.resource_version`.
+        """An open stream of changes after `options.resource_version`. O(bytes) for each.
 
         Raises:
             ApiError: the server refused, the connection broke or went dead, or the stream reported an error.

@@ -54,7 +54,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """Make an object from its JSON text, as a test or a tool needs it.
+        """Make an object from its JSON text, as a test or a tool needs it. O(size).
 
         Raises:
             ValueError: the text is not JSON, or has no usable name.
@@ -66,7 +66,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
 
     @property
     def key(self) -> str:
-        """`namespace/name`, or `name` when cluster-scoped, as in client-go."""
+        """`namespace/name`, or `name` when cluster-scoped, as in client-go. O(1)."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -98,7 +98,7 @@ class KubeObject(Struct, gc=False, frozen=True, eq=False):
         return _wire.decode_member(self.raw, field)
 
     def get(self, field: str, default: Any = None) -> Any:
-        """As `obj[field]`, with a default where the member is absent."""
+        """As `obj[field]`, with a default where the member is absent. O(size)."""
         try:
             return self[field]
         except KeyError:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Registration(Protocol):
-    """A registered handler, as `add_handler` returns it (client-go's ResourceEventHandlerRegistration)."""
+    """A registered handler, as `add_handler` returns it (client-go's ResourceEventHandlerRegistration). All of it is O(1)."""
 
     @property
     def has_synced(self) -> bool:

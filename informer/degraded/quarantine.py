@@ -48,7 +48,7 @@ def _utc_now() -> datetime:
 class Quarantine(Mapping[str, QuarantinedObject]):
     """A read-only mapping from key to bad object. An empty one is falsy, as every mapping: test with `is None`, never `or`.
 
-    It belongs to one `DegradedListerWatcher`, which fills it. It may be read from any thread.
+    It belongs to one `DegradedListerWatcher`, which fills it. It may be read from any thread. What names no cost is O(1).
 
     Args:
         remind_every: seconds between two ERROR lines about the same object, on the clock of the running loop.

@@ -125,7 +125,7 @@ class DegradedListerWatcher(Generic[T_co]):
         return self._quarantine
 
     async def list(self, options: ListOptions, /) -> Page[T_co]:
-        """One page, judged in slices of a few milliseconds.
+        """One page, judged in slices of a few milliseconds. O(bytes).
 
         The last page of a LIST completes it: entries that it has not brought are gone. A LIST whose further pages are never
         asked for changes nothing about the others, and neither does one that begins in the middle.
@@ -186,7 +186,7 @@ class DegradedListerWatcher(Generic[T_co]):
             self._quarantine.refuse_if_overfull()
 
     def watch(self, options: WatchOptions, /) -> AbstractAsyncContextManager[AsyncIterator[Event[T_co]]]:
-        """An open stream, judged event by event. While it is open, bad objects are called to mind in the log.
+        """An open stream, judged event by event, O(bytes) for each. While it is open, bad objects are called to mind in the log.
 
         Raises:
             TooManyBadObjectsError: at the end of a streaming list, more than `max_entries` objects are bad.
