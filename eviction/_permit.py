@@ -37,7 +37,7 @@ class Entry:
 
 @define(eq=False, repr=False, weakref_slot=False)  # frozen would triple the cost of acquire; nothing public can be set
 class Permit:
-    """Leave to try the evictions of one key now. Always true.
+    """Leave to try the evictions of one key now. Always true. All of it is O(1).
 
     Use it as a context manager around the whole batch. Any refusal that still blocks keeps the key armed, whatever else is
     reported; leaving the block by an exception, or without an answer, does too: it was an attempt. A permit that is too

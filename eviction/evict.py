@@ -67,12 +67,18 @@ class NodeResult:
 
     @property
     def blocked(self) -> Mapping[PodRef, Refusal]:
-        """The refused pods of this pass and why. An overloaded server is no reason to call a drain blocked: see the kind."""
+        """The refused pods of this pass and why. An overloaded server is no reason to call a drain blocked: see the kind.
+
+        O(pods).
+        """
         return MappingProxyType({result.pod: result.refusal for result in self.results if result.refusal is not None})
 
     @property
     def message(self) -> str:
-        """Who blocks the node, for a condition: sorted, and the same on gated passes as on the attempt before them."""
+        """Who blocks the node, for a condition: sorted, and the same on gated passes as on the attempt before them.
+
+        O(pods x log pods).
+        """
         if self.denied is not None:
             return "" if self.denied.refusal is None else self.denied.refusal.message
         return describe(self.node, self.blocked)
@@ -90,7 +96,7 @@ async def evict(
     """Ask the server once to evict this life of this pod.
 
     Sends the uid as a precondition (kubernetes#138555: the pod that came back under the name was evicted instead). Uses
-    policy/v1, or policy/v1beta1 where only that is served. Never repeats the request by itself.
+    policy/v1, or policy/v1beta1 where only that is served. Never repeats the request by itself. O(1).
 
     Args:
         api_client: An ApiClient of kubernetes-asyncio, or of `kubernetes.aio`.
@@ -165,7 +171,8 @@ async def evict_node(
     """One pass over a node: try every pod once if the node's turn has come, and say when to come again.
 
     Nothing is waited for between attempts, so a blocked pod holds no slot. A call that is in flight when the deadline
-    passes is cancelled. After the deadline nothing is sent any more: what happens then is the caller's decision.
+    passes is cancelled. After the deadline nothing is sent any more: what happens then is the caller's decision. One request
+    and O(log pods) for each pod.
 
     Args:
         api_client: An ApiClient of kubernetes-asyncio, or of `kubernetes.aio`.

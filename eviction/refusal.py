@@ -61,7 +61,7 @@ _OVER = frozenset({RefusalKind.GONE, RefusalKind.REPLACED})
 
 @frozen
 class Refusal:
-    """One refused eviction.
+    """One refused eviction. All of it is O(1).
 
     Attributes:
         kind: What it was about.

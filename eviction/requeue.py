@@ -83,7 +83,7 @@ Requeue.NOW = Requeue(0.0)
 
 
 def soonest(*items: Requeue | None) -> Requeue:
-    """The earliest of the wishes; None and `DONE` are neutral. Commutative and associative, linear.
+    """The earliest of the wishes; None and `DONE` are neutral. Commutative and associative. O(items).
 
     Raises:
         TypeError: An item is neither a Requeue nor None.

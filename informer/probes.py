@@ -24,7 +24,7 @@ class Probed(Protocol):
 
 
 def readiness(*informers: Probed) -> tuple[int, str]:
-    """200 once every informer has synced, and for ever after; 503 until then. The text has a line for each.
+    """200 once every informer has synced, and for ever after; 503 until then. The text has a line for each. O(informers).
 
     A cache that was filled once serves its readers through any outage, so a server that fails makes no pod unready.
     Objects that cannot be read do not either: the others are served. Without any informer it is 503: a probe that asks
@@ -34,7 +34,7 @@ def readiness(*informers: Probed) -> tuple[int, str]:
 
 
 def liveness(*informers: Probed) -> tuple[int, str]:
-    """200 as long as no informer has ended; 503 then. The text has a line for each.
+    """200 as long as no informer has ended; 503 then. The text has a line for each. O(informers).
 
     Never 503 for `stale` or `failing`: restarting a pod heals no API server, and every restart lists everything again.
     """

@@ -71,7 +71,7 @@ def _short_reason(text: str) -> str:
 
 @frozen
 class Problem:
-    """One offending field.
+    """One offending field. What names no cost is O(1).
 
     The texts are made short and printable here, whoever wrote them, so they can stand in a log line as they are.
 
@@ -131,7 +131,7 @@ def _content(raw: bytes | Content | None) -> Content:
 
 @frozen(repr=False)
 class QuarantinedObject:
-    """An object that exists on the server and cannot be used.
+    """An object that exists on the server and cannot be used. What names no cost is O(1).
 
     For a sensitive resource only metadata and the paths of the problems are kept; whoever makes an entry cannot do
     otherwise. Annotations are never kept here: they may be large, and kubectl quotes the whole object in one of them;
@@ -189,14 +189,14 @@ class QuarantinedObject:
 
     @property
     def summary(self) -> str:
-        """Every problem in one line: field, value, reason, what is expected."""
+        """Every problem in one line: field, value, reason, what is expected. O(problems)."""
         shown = [str(problem) for problem in self.problems[:_SHOWN]]
         if len(self.problems) > _SHOWN:
             shown.append(f"and {len(self.problems) - _SHOWN} more")
         return "; ".join(shown)
 
     def to_dict(self) -> dict[str, Any]:
-        """The untouched object, as a fresh tree each call: a controller must still run its finalizer.
+        """The untouched object, as a fresh tree each call: a controller must still run its finalizer. O(size).
 
         Bytes that are no strict JSON (`NaN`, lone surrogates, invalid UTF-8) are read as far as Python's own decoder goes,
         with U+FFFD for what is no character.
@@ -223,7 +223,7 @@ class QuarantinedObject:
             raise ValueError(f"{self.key} is not readable as JSON: {error}") from None
 
     def fix_commands(self) -> tuple[str, ...]:
-        """The commands that help once their placeholders are filled in; see `informer.fixes`."""
+        """The commands that help once their placeholders are filled in; see `informer.fixes`. O(size)."""
         return fixes.commands(self)
 
     def __repr__(self) -> str:  # never a value: an entry must not carry one into a log by way of a repr

@@ -70,7 +70,7 @@ def require_namespace(value: object) -> None:
 
 @frozen
 class Resource:
-    """A kind of object as the API server names it.
+    """A kind of object as the API server names it. All of it is O(1).
 
     Two resources are equal when the server serves them under the same path: `kind` is only a word for people.
 

@@ -56,13 +56,13 @@ class FieldCheck:
         object.__setattr__(self, "steps", parse_path(self.path))
 
     def judge(self, raw: bytes) -> str | None:
-        """The rule, with null judged by `nullable`."""
+        """The rule, with null judged by `nullable`. O(bytes of the field)."""
         if raw == b"null":
             return None if self.nullable else "must not be null"
         return self.rule(raw)
 
     def __call__(self, obj: KubeObject, /) -> Iterable[Problem]:
-        """Every problem of the field in this object.
+        """Every problem of the field in this object. O(size).
 
         Raises:
             ValueError: the object's bytes are not valid JSON.

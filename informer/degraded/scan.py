@@ -47,7 +47,7 @@ async def scan(
     decode: Callable[[KubeObject], object] | None = None,
 ) -> ScanReport:
     """List once, judge everything, change nothing, log nothing. The pages are of one moment: a LIST whose token expires
-    in the middle is begun anew.
+    in the middle is begun anew. O(objects).
 
     Raises:
         TypeError: the source is degraded already, or a coroutine function.

@@ -55,6 +55,7 @@ class DegradedListerWatcher(Generic[T_co]):
 
     Deletions are applied without judging. What the source itself withholds, because its bytes cannot be read, is recorded
     too. `MemoryError` and what is no `Exception` pass through from `decode` and `checks`; a `RecursionError` is the object's.
+    What names no cost is O(1).
 
     Args:
         delegate: where objects come from; not another degraded wrapper.
