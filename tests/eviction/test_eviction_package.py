@@ -20,7 +20,7 @@ from eviction.__main__ import main
 from .evicting import OVERLOAD, Clock, FakeApi, by_budget
 
 ROOT = Path(eviction.__file__).parents[1]
-FOREIGN = ("kubernetes_asyncio", "asyncio", "informer", "aiohttp", "prometheus_client", "msgspec")
+FOREIGN = ("kubernetes_asyncio", "asyncio", "informer", "aiohttp", "prometheus_client")
 
 
 @pytest.mark.parametrize(
