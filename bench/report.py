@@ -14,13 +14,16 @@ def document(results: dict[str, Any]) -> str:
     where = results["machine"]
     lines = [
         f"{where['processor']}, {where['cores']} cores; Python {where['python']}; {where['versions']}.",
-        f"Load average at the start {where['load_before']:.1f}{_at_the_end(where)}; {where['date']}.",
+        f"Load average at the start {where['load_before']:.1f}, at the end {where['load_after']:.1f}; {where['date']}.",
         "",
         "### Objects and events",
         "",
         *_main(results["main"]),
         "",
-        *_checks(results.get("checks", [])),
+        "### The two duration checks by themselves",
+        "",
+        *_checks(results["checks"]),
+        "",
         "### Ways to list",
         "",
         *_main(results["lists"]),
@@ -70,19 +73,11 @@ def _main(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _at_the_end(where: dict[str, Any]) -> str:
-    """Nothing where the run was broken off."""
-    return f", at the end {where['load_after']:.1f}" if "load_after" in where else ""
-
-
 def _checks(rows: Sequence[dict[str, Any]]) -> list[str]:
     """Each run of the row with checks had one without just before it."""
-    if not rows:
-        return []
-    lines = ["### The two duration checks by themselves", ""]
-    lines += [_line(("objects", "events", "per object, x without", "per event, x without")), _line(["--:"] * 4)]
+    lines = [_line(("objects", "events", "per object, x without", "per event, x without")), _line(["--:"] * 4)]
     ratios = [(row, *(_number(row.get(part, {}).get("x_other"), 2) for part in _PARTS)) for row in rows]
-    return [*lines, *(_line((row["objects"], row["events"], *found)) for row, *found in ratios), ""]
+    return lines + [_line((row["objects"], row["events"], *found)) for row, *found in ratios]
 
 
 _MEMORY = (("resident", 0), ("peak", 0), ("stall_ms", 1), ("turn_ms", 1))

@@ -20,8 +20,8 @@ Reason: TypeAlias = Literal["interval", "in flight", "retry-after", "overload"]
 class Entry(Struct, gc=False, eq=False):
     """One attempt of one key, and what is remembered of the attempts before it. Guarded by the throttle's lock.
 
-    There is one for each key, and nothing that it refers to refers back. So it is kept out of the cyclic collector's sight, whose
-    walks over a large table would be a third of what `acquire` costs.
+    There is one for each key, out of the cyclic collector's sight, whose walks over a large table would be a third of what
+    `acquire` costs. Nothing that it refers to refers back; a key that holds its own throttle would keep it alive for ever.
 
     `state` moves from "in flight" to a waiting reason or to "cleared", from "cleared" to a waiting reason (a permit may
     take its own success back), and from anything to "void" once the entry left the table; a void entry never returns.
